@@ -426,40 +426,54 @@ static const char prologue[] =
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-/* Vectors of float16 are converted in pieces of as many lanes as a vector register of float32
- * has. */
+/* Vectors of float16 and bfloat16 are converted in pieces of 16, 8 and 4 lanes: of as many as a
+ * vector register of float32 has, and the rest in smaller ones. A piece that is filled in part goes
+ * through memory, where the store must end before the load. */
 #define EACH_PIECE(name, to, from)                                                                 \
   "BP_INLINE void bp_" name "(void *to, const void *from, int lanes) {\n"                          \
-  "  for (int i = 0; i < lanes; i += BP_PIECE) {\n"                                                \
-  "    const int count = lanes - i < BP_PIECE ? lanes - i : BP_PIECE;\n"                           \
-  "    " from " in = {0};\n"                                                                       \
-  "    " to " out;\n"                                                                              \
-  "    __builtin_memcpy(&in, (const char *)from + i * sizeof(in[0]), count * sizeof(in[0]));\n"    \
-  "    out = bp_" name "_piece(in);\n"                                                             \
-  "    __builtin_memcpy((char *)to + i * sizeof(out[0]), &out, count * sizeof(out[0]));\n"         \
-  "  }\n"                                                                                          \
+  "  int i = 0;\n"                                                                                 \
+  "#ifdef __AVX512F__\n"                                                                           \
+  "  for (; lanes - i >= 16; i += 16)\n"                                                           \
+  "    BP_PIECE(bp_" name ", " to ", " from ", 16)\n"                                              \
+  "#endif\n"                                                                                       \
+  "#ifdef __AVX__\n"                                                                               \
+  "  for (; lanes - i >= 8; i += 8)\n"                                                             \
+  "    BP_PIECE(bp_" name ", " to ", " from ", 8)\n"                                               \
+  "#endif\n"                                                                                       \
+  "  for (; i < lanes; i += 4)\n"                                                                  \
+  "    BP_PIECE(bp_" name ", " to ", " from ", 4)\n"                                               \
   "}\n"
 
 #define PIECES                                                                                     \
   "#ifndef BP_PIECE\n"                                                                             \
+  "#define BP_PIECE(CONVERT, TO, FROM, N) \\\n"                                                    \
+  "  { \\\n"                                                                                       \
+  "    const int count = lanes - i < N ? lanes - i : N; \\\n"                                      \
+  "    FROM##x##N in = {0}; \\\n"                                                                  \
+  "    TO##x##N out; \\\n"                                                                         \
+  "    __builtin_memcpy(&in, (const char *)from + i * sizeof(in[0]), count * sizeof(in[0])); \\\n" \
+  "    out = CONVERT##_##N(in); \\\n"                                                              \
+  "    __builtin_memcpy((char *)to + i * sizeof(out[0]), &out, count * sizeof(out[0])); \\\n"      \
+  "  }\n"                                                                                          \
+  "#define BP_PIECE_TYPES(N) \\\n"                                                                 \
+  "  typedef unsigned short bp_h16x##N __attribute__((vector_size(2 * N))); \\\n"                  \
+  "  typedef unsigned bp_u32x##N __attribute__((vector_size(4 * N))); \\\n"                        \
+  "  typedef int bp_i32x##N __attribute__((vector_size(4 * N))); \\\n"                             \
+  "  typedef float bp_f32x##N __attribute__((vector_size(4 * N)));\n"                              \
   "#if defined(__AVX512F__)\n"                                                                     \
-  "#define BP_PIECE 16\n"                                                                          \
+  "#define BP_PIECES(DEFINE) DEFINE(4) DEFINE(8) DEFINE(16)\n"                                     \
+  "typedef short bp_s16x16 __attribute__((vector_size(32)));\n"                                    \
   "#elif defined(__AVX__)\n"                                                                       \
-  "#define BP_PIECE 8\n"                                                                           \
+  "#define BP_PIECES(DEFINE) DEFINE(4) DEFINE(8)\n"                                                \
   "#else\n"                                                                                        \
-  "#define BP_PIECE 4\n"                                                                           \
+  "#define BP_PIECES(DEFINE) DEFINE(4)\n"                                                          \
   "#endif\n"                                                                                       \
-  "typedef unsigned short bp_h16 __attribute__((vector_size(2 * BP_PIECE)));\n"                    \
-  "typedef unsigned bp_u32 __attribute__((vector_size(4 * BP_PIECE)));\n"                          \
-  "typedef int bp_i32 __attribute__((vector_size(4 * BP_PIECE)));\n"                               \
-  "typedef float bp_f32 __attribute__((vector_size(4 * BP_PIECE)));\n"                             \
-  "#if defined(__AVX512F__)\n"                                                                     \
-  "typedef short bp_s16 __attribute__((vector_size(2 * BP_PIECE)));\n"                             \
-  "#define bp_u32_of(h) \\\n"                                                                      \
-  "  ((bp_u32)__builtin_ia32_pmovzxwd512_mask((bp_s16)(h), (bp_i32){0}, (unsigned short)-1))\n"    \
-  "#else\n"                                                                                        \
-  "#define bp_u32_of(h) __builtin_convertvector(h, bp_u32)\n"                                      \
-  "#endif\n"                                                                                       \
+  "BP_PIECES(BP_PIECE_TYPES)\n"                                                                    \
+  "#define bp_u32_of_4(h) __builtin_convertvector(h, bp_u32x4)\n"                                  \
+  "#define bp_u32_of_8(h) __builtin_convertvector(h, bp_u32x8)\n"                                  \
+  "#define bp_u32_of_16(h) \\\n"                                                                   \
+  "  ((bp_u32x16)__builtin_ia32_pmovzxwd512_mask((bp_s16x16)(h), (bp_i32x16){0}, \\\n"             \
+  "                                              (unsigned short)-1))\n"                           \
   "#endif\n"
 
 static const char half_support[] = PIECES
@@ -473,29 +487,21 @@ static const char half_support[] = PIECES
     "BP_HELPER inline unsigned short bp_float_to_half(float f) {\n"
     "  return (unsigned short)__builtin_ia32_vcvtps2ph((bp_half_f32x4){f}, 0)[0];\n"
     "}\n"
-    "#ifdef __AVX512F__\n"
-    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
-    "  return __builtin_ia32_vcvtph2ps512_mask((bp_s16)h, (bp_f32){0}, (unsigned short)-1, 4);\n"
-    "}\n"
-    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
-    "  return (bp_h16)__builtin_ia32_vcvtps2ph512_mask(f, 0, (bp_s16){0}, (unsigned short)-1);\n"
-    "}\n"
-    "#else\n"
-    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
-    "  return __builtin_ia32_vcvtph2ps256((bp_half_i16x8)h);\n"
-    "}\n"
-    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
-    "  return (bp_h16)__builtin_ia32_vcvtps2ph256(f, 0);\n"
-    "}\n"
-    "#endif\n"
+    "typedef long long bp_half_i64x2 __attribute__((vector_size(16)));\n"
+    "#define bp_f16_widen_4(h) \\\n"
+    "  __builtin_ia32_vcvtph2ps((bp_half_i16x8)(bp_half_i64x2){(long long)(h), 0})\n"
+    "#define bp_f16_widen_8(h) __builtin_ia32_vcvtph2ps256((bp_half_i16x8)(h))\n"
+    "#define bp_f16_widen_16(h) \\\n"
+    "  __builtin_ia32_vcvtph2ps512_mask((bp_s16x16)(h), (bp_f32x16){0}, (unsigned short)-1, 4)\n"
+    "#define bp_f16_narrow_4(f) \\\n"
+    "  ((bp_h16x4)((bp_half_i64x2)__builtin_ia32_vcvtps2ph(f, 0))[0])\n"
+    "#define bp_f16_narrow_8(f) ((bp_h16x8)__builtin_ia32_vcvtps2ph256(f, 0))\n"
+    "#define bp_f16_narrow_16(f) \\\n"
+    "  ((bp_h16x16)__builtin_ia32_vcvtps2ph512_mask(f, 0, (bp_s16x16){0}, (unsigned short)-1))\n"
     "#elif defined(__aarch64__)\n"
-    "typedef __fp16 bp_fp16 __attribute__((vector_size(2 * BP_PIECE)));\n"
-    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
-    "  return __builtin_convertvector((bp_fp16)h, bp_f32);\n"
-    "}\n"
-    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
-    "  return (bp_h16)__builtin_convertvector(f, bp_fp16);\n"
-    "}\n"
+    "typedef __fp16 bp_fp16x4 __attribute__((vector_size(8)));\n"
+    "#define bp_f16_widen_4(h) __builtin_convertvector((bp_fp16x4)(h), bp_f32x4)\n"
+    "#define bp_f16_narrow_4(f) ((bp_h16x4)__builtin_convertvector(f, bp_fp16x4))\n"
     "BP_HELPER inline float bp_half_to_float(unsigned short h) {\n"
     "  return (float)((union { unsigned short u; __fp16 f; }){h}).f;\n"
     "}\n"
@@ -505,27 +511,32 @@ static const char half_support[] = PIECES
     "#else\n"
     /* The vector functions of float16 work like its scalar functions, with masks for their
      * conditions. */
-    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
-    "  const bp_u32 u = bp_u32_of(h), sign = (u & 0x8000u) << 16, rest = u & 0x7fffu;\n"
-    "  const bp_u32 special = (bp_u32)((bp_i32)rest >= 0x7c00), small = (bp_u32)((bp_i32)rest < "
-    "0x400);\n"
-    "  const bp_u32 normal = (rest << 13) + 0x38000000u + (special & 0x38000000u);\n"
-    "  const bp_f32 tiny = __builtin_convertvector((bp_i32)rest, bp_f32) * 0x1p-24f;\n"
-    "  return (bp_f32)(sign | (small & (bp_u32)tiny) | (~small & normal));\n"
-    "}\n"
-    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
-    "  const bp_u32 bits = (bp_u32)f, sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;\n"
-    "  const bp_u32 is_nan = (bp_u32)((bp_i32)rest > 0x7f800000);\n"
-    "  const bp_u32 is_large = (bp_u32)((bp_i32)rest >= 0x477ff000);\n"
-    "  const bp_u32 is_small = (bp_u32)((bp_i32)rest < 0x38800000);\n"
-    "  const bp_u32 tiny = (bp_u32)((bp_f32)(rest & is_small) + 0.5f) - 0x3f000000u;\n"
-    "  const bp_u32 normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;\n"
-    "  const bp_u32 large = 0x7c00u | (is_nan & (0x200u | (rest >> 13 & 0x3ffu)));\n"
-    "  const bp_u32 all = sign | (is_large & large) | (is_small & tiny) | (~(is_large | is_small) "
-    "& "
-    "normal);\n"
-    "  return __builtin_convertvector(all, bp_h16);\n"
-    "}\n"
+    "#define BP_F16_CONVERSIONS(N) \\\n"
+    "  BP_INLINE bp_f32x##N bp_f16_widen_##N(bp_h16x##N h) { \\\n"
+    "    const bp_u32x##N u = bp_u32_of_##N(h), sign = (u & 0x8000u) << 16, rest = u & 0x7fffu; "
+    "\\\n"
+    "    const bp_u32x##N special = (bp_u32x##N)((bp_i32x##N)rest >= 0x7c00); \\\n"
+    "    const bp_u32x##N small = (bp_u32x##N)((bp_i32x##N)rest < 0x400); \\\n"
+    "    const bp_u32x##N normal = (rest << 13) + 0x38000000u + (special & 0x38000000u); \\\n"
+    "    const bp_f32x##N tiny = \\\n"
+    "        __builtin_convertvector((bp_i32x##N)rest, bp_f32x##N) * 0x1p-24f; \\\n"
+    "    return (bp_f32x##N)(sign | (small & (bp_u32x##N)tiny) | (~small & normal)); \\\n"
+    "  } \\\n"
+    "  BP_INLINE bp_h16x##N bp_f16_narrow_##N(bp_f32x##N f) { \\\n"
+    "    const bp_u32x##N bits = (bp_u32x##N)f; \\\n"
+    "    const bp_u32x##N sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu; \\\n"
+    "    const bp_u32x##N is_nan = (bp_u32x##N)((bp_i32x##N)rest > 0x7f800000); \\\n"
+    "    const bp_u32x##N is_large = (bp_u32x##N)((bp_i32x##N)rest >= 0x477ff000); \\\n"
+    "    const bp_u32x##N is_small = (bp_u32x##N)((bp_i32x##N)rest < 0x38800000); \\\n"
+    "    const bp_u32x##N tiny = \\\n"
+    "        (bp_u32x##N)((bp_f32x##N)(rest & is_small) + 0.5f) - 0x3f000000u; \\\n"
+    "    const bp_u32x##N normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13; \\\n"
+    "    const bp_u32x##N large = 0x7c00u | (is_nan & (0x200u | (rest >> 13 & 0x3ffu))); \\\n"
+    "    const bp_u32x##N all = sign | (is_large & large) | (is_small & tiny) | \\\n"
+    "                           (~(is_large | is_small) & normal); \\\n"
+    "    return __builtin_convertvector(all, bp_h16x##N); \\\n"
+    "  }\n"
+    "BP_PIECES(BP_F16_CONVERSIONS)\n"
     "BP_HELPER float bp_half_to_float(unsigned short h) {\n"
     "  unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ffu;\n"
     "  if (exponent == 0) {\n"
@@ -565,14 +576,17 @@ static const char bfloat_support[] = PIECES
     "    return (unsigned short)(bits >> 16 | 0x40u);\n"
     "  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);\n"
     "}\n"
-    "BP_INLINE bp_f32 bp_bf16_widen_piece(bp_h16 h) {\n"
-    "  return (bp_f32)(bp_u32_of(h) << 16);\n"
-    "}\n"
-    "BP_INLINE bp_h16 bp_bf16_narrow_piece(bp_f32 f) {\n"
-    "  const bp_u32 bits = (bp_u32)f, is_nan = (bp_u32)(f != f);\n"
-    "  const bp_u32 near = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40u;\n"
-    "  return __builtin_convertvector((is_nan & quiet) | (~is_nan & near), bp_h16);\n"
-    "}\n" EACH_PIECE("bf16_widen", "bp_f32", "bp_h16")
+    "#define BP_BF16_CONVERSIONS(N) \\\n"
+    "  BP_INLINE bp_f32x##N bp_bf16_widen_##N(bp_h16x##N h) { \\\n"
+    "    return (bp_f32x##N)(bp_u32_of_##N(h) << 16); \\\n"
+    "  } \\\n"
+    "  BP_INLINE bp_h16x##N bp_bf16_narrow_##N(bp_f32x##N f) { \\\n"
+    "    const bp_u32x##N bits = (bp_u32x##N)f, is_nan = (bp_u32x##N)(f != f); \\\n"
+    "    const bp_u32x##N near = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16; \\\n"
+    "    const bp_u32x##N quiet = bits >> 16 | 0x40u; \\\n"
+    "    return __builtin_convertvector((is_nan & quiet) | (~is_nan & near), bp_h16x##N); \\\n"
+    "  }\n"
+    "BP_PIECES(BP_BF16_CONVERSIONS)\n" EACH_PIECE("bf16_widen", "bp_f32", "bp_h16")
         EACH_PIECE("bf16_narrow", "bp_h16", "bp_f32");
 
 static const BpDialectType types[] = {
