@@ -189,11 +189,13 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   if (are_rows)
     return 0;
   int64_t scale[BP_TE_MAX_NDIM];
-  const BpStageInfo *pooled = bp__find_pooled_work(analysis, output, machine, scale);
-  if (pooled && bp__schedule_pooled(pooled, output, scale, machine) != 0)
+  const BpStageInfo *work = bp__find_tiled_work(analysis, output), *pool = work ? work : output;
+  const BpStageInfo *pooled = bp__find_pooled_work(analysis, pool, machine, scale);
+  if (pooled && bp__schedule_pooled(pooled, pool, output, scale, machine) != 0)
     return -1;
-  const BpStageInfo *work = bp__find_tiled_work(analysis, output);
-  if (!work && is_tiled(output))
+  if (pooled)
+    work = NULL;
+  else if (!work && is_tiled(output))
     work = output; /* before its producers, which it may compute in its tiles */
   if (work && schedule_work(work, output, machine) != 0)
     return -1;

@@ -24,11 +24,11 @@ int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
 bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine);
 /* Finds a reduction whose result `pool` reduces again over adjacent windows, `scale` elements long
  * along each axis; NULL if `pool` has none. bp__schedule_pooled computes both stages in one
- * tile. */
+ * tile of `output`, which is `pool` or reads it in place. */
 const BpStageInfo *bp__find_pooled_work(const BpAnalysis *analysis, const BpStageInfo *pool,
                                         const BpMachine *machine, int64_t *scale);
-int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const int64_t *scale,
-                        const BpMachine *machine);
+int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const BpStageInfo *output,
+                        const int64_t *scale, const BpMachine *machine);
 /* Schedules a reduction along contiguous elements, with partial results in vector lanes. */
 int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine);
 /* Schedules reductions along the rows of `output` and the stages computed from them, row by row.

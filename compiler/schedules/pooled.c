@@ -148,8 +148,8 @@ static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *ro
   return 0;
 }
 
-int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const int64_t *scale,
-                        const BpMachine *machine) {
+int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const BpStageInfo *output,
+                        const int64_t *scale, const BpMachine *machine) {
   int64_t window = 1;
   BpTeAxis *rows, *tiles;
   for (int32_t i = 0; i < pool->ndim; i++)
@@ -158,11 +158,13 @@ int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const 
       choose_tile(pool->extent[pool->ndim - 2], pool->extent[pool->ndim - 4], window, machine);
   double products = bp__info_size(work, 0, work->num_roots);
   bool is_parallel = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS) > 1;
-  BpTeStage *output = pool->stage;
-  BpTeTensor *pooled = bp_te_cache_write(output->te, output->tensor, BP_IR_SCOPE_LOCAL);
-  if (!pooled || schedule_output(output, tile, is_parallel, &rows, &tiles) != 0 ||
-      schedule_accumulators(pool, pooled->stage, output, tiles, true) != 0 ||
-      schedule_accumulators(work, work->stage, output, tiles, false) != 0)
+  BpTeStage *stage = output->stage;
+  BpTeTensor *pooled = pool->stage->tensor;
+  if (pool == output && !(pooled = bp_te_cache_write(stage->te, pooled, BP_IR_SCOPE_LOCAL)))
     return -1;
-  return place_padded(work, output, rows, machine);
+  if (schedule_output(stage, tile, is_parallel, &rows, &tiles) != 0 ||
+      schedule_accumulators(pool, pooled->stage, stage, tiles, true) != 0 ||
+      schedule_accumulators(work, work->stage, stage, tiles, false) != 0)
+    return -1;
+  return place_padded(work, stage, rows, machine);
 }

@@ -381,15 +381,28 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32
   return bp_te_parallel(stage, outer[0]);
 }
 
-/* The producer of an access' broadcast values, usually a padded copy, which is best computed just
- * before its use, so that it is in the cache; NULL if the access has none. A kernel has no
- * workspace, so its producers are kernels of their own. */
+/* Whether windows do not overlap: the axes on which an access depends have no more places than the
+ * input has elements. */
+static bool reads_each_once(const BpStageInfo *work, const BpAccess *access,
+                            const BpStageInfo *input) {
+  double reads = 1;
+  for (int32_t i = 0; i < work->num_roots; i++)
+    if (bp__access_depends_on(access, i))
+      reads *= (double)work->extent[i];
+  return reads <= bp__info_size(input, 0, input->ndim);
+}
+
+/* The producer of an access' broadcast values, usually a padded or converted copy, which is best
+ * computed just before its use, so that it is in the cache; NULL if the access has none. A kernel
+ * has no workspace, so its producers are kernels of their own. */
 static const BpStageInfo *near_producer(const BpStageInfo *work, const BpAccess *access,
                                         const Tile *tile, const BpMachine *machine) {
   if (machine->has_kernels || is_vector_access(access, tile))
     return NULL;
   const BpStageInfo *info = bp__info_own_input(work, access);
-  return info && bp__info_input_is_cheap(work, info) ? info : NULL;
+  bool is_near =
+      info && (bp__info_input_is_cheap(work, info) || reads_each_once(work, access, info));
+  return is_near ? info : NULL;
 }
 
 static bool has_near_producer(const BpStageInfo *work, const Tile *tile, const BpMachine *machine) {
