@@ -51,8 +51,9 @@ typedef struct Lowering {
   const BpGraph *graph;
   BpOpSymbols symbols;
   const BpGroup *group;
-  BpTeTensor **args;    /* tensor of each argument of the group, then of its outputs */
-  BpTeTensor ***values; /* tensor of each output of each node of the group */
+  BpTeTensor **args;       /* tensor of each argument of the group, then of its outputs */
+  BpTeTensor ***values;    /* tensor of each output of each node of the group */
+  BpTeTensor ***unrounded; /* the same tensors before they are rounded to float16 or bfloat16 */
   BpTransformStages *transforms;
 } Lowering;
 
@@ -71,56 +72,68 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
-/* The tensor that a node of the group computes. */
-static BpTeTensor *computed_tensor(const Lowering *lowering, const BpGraphValue *value) {
+/* The tensor that a node of the group computes; `tensors` are the values, or the unrounded ones. */
+static BpTeTensor *computed_tensor(const Lowering *lowering, BpTeTensor ***tensors,
+                                   const BpGraphValue *value) {
   int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
-  return lowering->values[node][bp__value_output_index(value)];
+  return tensors[node][bp__value_output_index(value)];
 }
 
-static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
+/* Sets the tensor of an input, and the same before it is rounded. An output of the group is stored
+ * rounded, and so its readers read it. */
+static int set_input(const Lowering *lowering, BpGraphValue *value, BpTeTensor **rounded,
+                     BpTeTensor **unrounded) {
+  const BpGroup *group = lowering->group;
+  int32_t arg = bp__list_index(&group->args, value);
   if (bp__build_is_immediate(value))
-    return immediate(lowering->te, value);
-  if (bp__list_index(&lowering->group->args, value) >= 0)
-    return lowering->args[bp__list_index(&lowering->group->args, value)];
-  return computed_tensor(lowering, value);
+    *rounded = immediate(lowering->te, value);
+  else
+    *rounded = arg >= 0 ? lowering->args[arg] : computed_tensor(lowering, lowering->values, value);
+  *unrounded = *rounded;
+  if (!bp__build_is_immediate(value) && arg < 0 && bp__list_index(&group->outputs, value) < 0)
+    *unrounded = computed_tensor(lowering, lowering->unrounded, value);
+  return *rounded ? 0 : -1;
 }
 
-static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
-                             BpTeTensor *const *inputs) {
+static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node, BpTeTensor *const *inputs,
+                             BpTeTensor *const *unrounded) {
   return (BpOpCompute){.te = lowering->te,
                        .node = node,
                        .inputs = inputs,
+                       .unrounded = unrounded,
                        .extents = (BpExtents *)(uintptr_t)&lowering->graph->extents,
                        .symbols = &lowering->symbols,
                        .transforms = lowering->transforms};
 }
 
-static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
-  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
-  BpOpCompute op = operation(lowering, node, inputs);
+static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs,
+                        BpTeTensor **unrounded_outputs) {
+  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL}, *unrounded[BP_OP_MAX_INPUTS] = {NULL};
+  BpOpCompute op = operation(lowering, node, inputs, unrounded);
   for (int32_t k = 0; k < node->num_inputs; k++) {
     BpGraphValue *value = bp__op_argument(node, k);
-    if (value && !(inputs[k] = input_tensor(lowering, value)))
+    if (value && set_input(lowering, value, &inputs[k], &unrounded[k]) != 0)
       return -1;
   }
-  return bp__op_compute(&op, outputs);
+  return bp__op_compute(&op, outputs, unrounded_outputs);
 }
 
 static int compute_group(Lowering *lowering) {
   const BpGroup *group = lowering->group;
   for (size_t i = 0; i < group->args.size; i++) {
-    const BpOpCompute op = operation(lowering, NULL, NULL);
+    const BpOpCompute op = operation(lowering, NULL, NULL, NULL);
     lowering->args[i] = bp__op_placeholder(&op, "arg", group->args.items[i]);
     if (!lowering->args[i])
       return -1;
   }
   for (size_t i = 0; i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
-    if (compute_node(lowering, node, lowering->values[i]) != 0)
+    if (compute_node(lowering, node, lowering->values[i], lowering->unrounded[i]) != 0)
       return bp_error_add_context("node '%s' (%s)", node->name, node->op->name);
   }
   for (size_t i = 0; i < group->outputs.size; i++)
-    lowering->args[group->args.size + i] = computed_tensor(lowering, group->outputs.items[i]);
+    lowering->args[group->args.size + i] =
+        computed_tensor(lowering, lowering->values, group->outputs.items[i]);
   return 0;
 }
 
@@ -156,23 +169,29 @@ static int begin_lowering(Lowering *lowering) {
   lowering->te = bp_te_create();
   lowering->args = calloc(group->args.size + group->outputs.size, sizeof(BpTeTensor *));
   lowering->values = calloc(group->nodes.size, sizeof(BpTeTensor **));
+  lowering->unrounded = calloc(group->nodes.size, sizeof(BpTeTensor **));
   lowering->symbols.vars = calloc(count + 1, sizeof(*lowering->symbols.vars));
   lowering->symbols.places = calloc(count + 1, sizeof(*lowering->symbols.places));
-  for (size_t i = 0; lowering->values && i < group->nodes.size; i++) {
+  for (size_t i = 0; lowering->values && lowering->unrounded && i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
     lowering->values[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
-    failed |= !lowering->values[i];
+    lowering->unrounded[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
+    failed |= !lowering->values[i] || !lowering->unrounded[i];
   }
-  if (lowering->te && lowering->args && lowering->values && lowering->symbols.vars &&
-      lowering->symbols.places && !failed)
+  if (lowering->te && lowering->args && lowering->values && lowering->unrounded &&
+      lowering->symbols.vars && lowering->symbols.places && !failed)
     return 0;
   return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
 }
 
 static void end_lowering(Lowering *lowering) {
-  for (size_t i = 0; lowering->values && i < lowering->group->nodes.size; i++)
+  for (size_t i = 0; lowering->values && lowering->unrounded && i < lowering->group->nodes.size;
+       i++) {
     free(lowering->values[i]);
+    free(lowering->unrounded[i]);
+  }
   free(lowering->values);
+  free(lowering->unrounded);
   free(lowering->args);
   free(lowering->symbols.vars);
   free(lowering->symbols.places);

@@ -134,6 +134,11 @@ BP_ROW_COMPUTE(elementwise) {
   return bp__op_give_body(op, op->node->op->name, elementwise_body, outputs);
 }
 
+BP_ROW_COMPUTE(continuous) {
+  BpOpCompute unrounded = bp__op_unrounded(op);
+  return bp__compute_elementwise(&unrounded, outputs);
+}
+
 /* ---- Folding and expansion --------------------------------------------------------------- */
 
 /* Large float16 weights that become float32 are converted by this fold, not in the interpreter.

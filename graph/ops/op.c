@@ -478,11 +478,18 @@ static const BpIrNode *narrowed_body(BpTe *te, const BpIrNode *const *axes, void
   return bp_ir_cast(bp_te_ir(te), narrowing->dtype, bp_te_read(te, narrowing->tensor, axes));
 }
 
-int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs) {
+BpOpCompute bp__op_unrounded(const BpOpCompute *op) {
+  BpOpCompute unrounded = *op;
+  unrounded.inputs = op->unrounded;
+  return unrounded;
+}
+
+int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs, BpTeTensor **unrounded) {
   if (op->node->op->compute(op, outputs) != 0)
     return -1;
   for (int32_t i = 0; i < op->node->num_outputs; i++) {
     const BpGraphValue *out = op->node->outputs[i];
+    unrounded[i] = outputs[i];
     if (bp__dtype_equal(bp_te_tensor_dtype(outputs[i]), out->dtype))
       continue;
     Narrowing narrowing = {outputs[i], out->dtype};

@@ -220,7 +220,9 @@ static const BpIrNode *root_body(BpTe *te, const BpIrNode *const *axes, void *co
 BP_ROW_COMPUTE(pool) {
   const BpGraphValue *out = op->node->outputs[0];
   const char *name = op->node->op->name;
-  PoolBody body = {.op = op,
+  /* The places of maxima come from a comparison of rounded values. */
+  BpOpCompute inputs = op->node->num_outputs < 2 ? bp__op_unrounded(op) : *op;
+  PoolBody body = {.op = &inputs,
                    .kind = !strcmp(name, "AveragePool") ? AVERAGE
                            : !strcmp(name, "LpPool")    ? NORM
                                                         : LARGEST};

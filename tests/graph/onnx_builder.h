@@ -17,12 +17,13 @@ typedef struct OnnxBuilder {
 } OnnxBuilder;
 
 /* ONNX's numbers of element types. */
-#define ONNX_FLOAT  1
-#define ONNX_UINT8  2
-#define ONNX_INT32  6
-#define ONNX_INT64  7
-#define ONNX_BOOL   9
-#define ONNX_DOUBLE 11
+#define ONNX_FLOAT   1
+#define ONNX_UINT8   2
+#define ONNX_INT32   6
+#define ONNX_INT64   7
+#define ONNX_BOOL    9
+#define ONNX_FLOAT16 10
+#define ONNX_DOUBLE  11
 
 OnnxBuilder *onnx_builder_new(void);
 void onnx_builder_free(OnnxBuilder *builder);

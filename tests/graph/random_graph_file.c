@@ -75,12 +75,16 @@ static void emit_noise(OnnxBuilder *builder, const RandomValue *value, const cha
   g_free(numbers);
 }
 
+/* Below this number the distance of two values of float16 does not shrink. */
+#define LEAST_NORMAL_HALF 6e-5
+
 static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
                            const char *to) {
   char *product = g_strdup_printf("%s_near", to);
-  emit_noise(builder, value, "Mul", 1, 1, from, value->scale > 0 ? product : to);
-  if (value->scale > 0)
-    emit_noise(builder, value, "Add", 0, value->scale, product, to);
+  double scale = MAX(value->scale, value->type == ONNX_FLOAT16 ? LEAST_NORMAL_HALF : 0);
+  emit_noise(builder, value, "Mul", 1, 1, from, scale > 0 ? product : to);
+  if (scale > 0)
+    emit_noise(builder, value, "Add", 0, scale, product, to);
   g_free(product);
 }
 

@@ -229,6 +229,53 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
   return results;
 }
 
+/* ---- Overflows --------------------------------------------------------------------------- */
+
+static const char *reference_target(void);
+
+/* Collects the results of float16 from which the nodes compute a value. */
+static void collect_halves(const RandomGraph *graph, int32_t index, GArray *halves) {
+  const RandomValue *value = random_graph_value(graph, index);
+  if (value->node < 0)
+    return;
+  const RandomNode *node = random_graph_node(graph, value->node);
+  for (int32_t i = 0; i < node->num_reads; i++) {
+    int32_t read = node->reads[i];
+    gboolean is_known = read < 0;
+    for (guint k = 0; k < halves->len && !is_known; k++)
+      is_known = g_array_index(halves, int32_t, k) == read;
+    if (is_known)
+      continue;
+    if (random_graph_value(graph, read)->type == ONNX_FLOAT16 &&
+        random_graph_value(graph, read)->node >= 0)
+      g_array_append_val(halves, read);
+    collect_halves(graph, read, halves);
+  }
+}
+
+static gboolean has_infinity(const Results *results) {
+  for (guint i = 0; results && i < results->outputs->len; i++) {
+    const GArray *values = results->outputs->pdata[i];
+    for (guint k = 0; k < values->len; k++)
+      if (!isfinite(g_array_index(values, double, k)))
+        return TRUE;
+  }
+  return FALSE;
+}
+
+/* Whether a value is computed from a float16 that overflows in the reference. Operators that share
+ * a function pass on such a value in float32, which holds larger numbers. */
+static gboolean depends_on_overflow(const RandomGraph *graph, int32_t index) {
+  RandomGraph part = *graph;
+  part.outputs = g_array_new(FALSE, FALSE, sizeof(int32_t));
+  collect_halves(graph, index, part.outputs);
+  Results *halves = part.outputs->len ? compute(&part, FORM_CONSTANTS, reference_target()) : NULL;
+  gboolean overflows = has_infinity(halves);
+  results_free(halves);
+  g_array_unref(part.outputs);
+  return overflows;
+}
+
 /* ---- Comparing --------------------------------------------------------------------------- */
 
 /* The expected results, and the results of the disturbed graph. */
@@ -273,6 +320,8 @@ static int32_t difference(const RandomGraph *graph, const Results *got, const Ex
       double x = g_array_index(a, double, k), y = g_array_index(b, double, k);
       double z = g_array_index(c, double, k);
       if (!is_close(x, y, z, value->error, largest)) {
+        if (depends_on_overflow(graph, index))
+          break;
         *why = g_strdup_printf("v%d[%u] is %.9g instead of %.9g (%.9g disturbed; error %g)", index,
                                k, x, y, z, value->error);
         return (int32_t)i;

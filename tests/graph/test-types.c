@@ -346,6 +346,80 @@ static void test_gelu(void) {
   check(&c);
 }
 
+/* ---- Chains ------------------------------------------------------------------------------ */
+
+/* An operator that reads a + b, and its result "r" for the number a that is the first one whose
+ * distance to the next number of the type is 2, and b = 1. */
+typedef struct Reader {
+  const char *op, *operands, *attrs;
+  double (*result)(double a);
+} Reader;
+
+static double one(double a) {
+  (void)a;
+  return 1;
+}
+
+static double zero(double a) {
+  (void)a;
+  return 0;
+}
+
+static double itself(double a) {
+  return a;
+}
+
+static float *run_chain(const Type *type, const Reader *reader, const char *target, float a) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char *to = g_strdup_printf("to=%d", type->number);
+  const float x[] = {a, 1};
+  int64_t count = 0;
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_node(builder, "Cast", "x", "ab", to);
+  onnx_node(builder, "Split", "ab", "a,b", "num_outputs=2");
+  builder->version = 18;
+  onnx_node(builder, "Add", "a,b", "s", "");
+  onnx_node(builder, reader->op, reader->operands, "r", reader->attrs);
+  onnx_node(builder, "Cast", "r", "y", "to=1");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  float *result = run(path, target, x, &count);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  g_free(to);
+  onnx_builder_free(builder);
+  return result;
+}
+
+static void check_chain(const Reader *reader) {
+  for (size_t t = 0; t < 2; t++)
+    for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+      double a = ldexp(1, types[t].precision);
+      float *got = run_chain(&types[t], reader, target_texts[k], (float)a);
+      if (got && !((double)got[0] == reader->result(a)))
+        g_error("%s of a sum of %s, target %s: %g instead of %g", reader->op, types[t].name,
+                target_texts[k], (double)got[0], reader->result(a));
+      g_free(got);
+    }
+}
+
+static void test_continuous(void) {
+  static const Reader readers[] = {{"Sub", "s,a", "", one}, {"Relu", "s", "", itself}};
+  for (size_t i = 0; i < G_N_ELEMENTS(readers); i++)
+    check_chain(&readers[i]);
+}
+
+static void test_steps(void) {
+  static const Reader readers[] = {{"Floor", "s", "", itself},    {"Greater", "s,a", "", zero},
+                                   {"Equal", "s,a", "", one},     {"Cast", "s", "to=1", itself},
+                                   {"Cast", "s", "to=7", itself}, {"Mod", "s,b", "fmod=1", zero},
+                                   {"Identity", "s", "", itself}};
+  for (size_t i = 0; i < G_N_ELEMENTS(readers); i++)
+    check_chain(&readers[i]);
+}
+
 /* ---- Devices without int64 --------------------------------------------------------------- */
 
 /* y is x as int64, times 100,000 and divided by 100,000: the products exceed int32. */
@@ -420,6 +494,9 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/convolution_is_rounded_once", test_convolution);
   g_test_add_func("/types/network_of_each_type_agrees_with_float32", test_network);
   g_test_add_func("/types/activation_is_rounded_once", test_gelu);
+  g_test_add_func("/types/continuous_operators_read_results_before_they_are_rounded",
+                  test_continuous);
+  g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
 }
