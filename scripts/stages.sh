@@ -7,7 +7,10 @@ logs=$build/logs
 lane= # the lane that this process runs
 passed=0 failed=0 skipped=0 failures=()
 compiler_prefix=
-if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi
+find_ccache() { if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi; }
+find_ccache
+# ccache takes the compiler's list of headers, instead of preprocessing each file itself.
+export CCACHE_DEPEND=1
 # libtool is a shell script, which dash runs in half of bash's time. Make and the test driver use this shell, too.
 if [ -x /bin/dash ]; then export CONFIG_SHELL=/bin/dash; fi
 

@@ -34,7 +34,7 @@ EXTRA_DIST += tests/conformance/test-isolated.sh
 test_scripts += tests/conformance/test-remote.sh
 EXTRA_DIST += tests/conformance/test-remote.sh
 EXTRA_DIST += tests/conformance/conforms.sh
-test_scripts += tests/conformance/test-mutants.sh
+long_scripts += tests/conformance/test-mutants.sh
 EXTRA_DIST += tests/conformance/test-mutants.sh tests/conformance/mutants.py tests/conformance/mutants.txt \
 	tests/conformance/mutants-npu.txt
 slow_tests += tests/conformance/test-mutants.sh

@@ -176,8 +176,8 @@ static void *fake_thread(void *data) {
 
 static int fake_run_threads(const FakeWork &work, unsigned threads) {
   pthread_barrier_t barrier;
-  pthread_t *ids = new pthread_t[threads];
-  FakeWork *works = new FakeWork[threads];
+  pthread_t *ids = static_cast<pthread_t *>(calloc(threads, sizeof(pthread_t)));
+  FakeWork *works = static_cast<FakeWork *>(calloc(threads, sizeof(FakeWork)));
   int rc = 0;
   pthread_barrier_init(&barrier, nullptr, threads);
   fake_barrier = &barrier;
@@ -193,8 +193,8 @@ static int fake_run_threads(const FakeWork &work, unsigned threads) {
   }
   fake_barrier = nullptr;
   pthread_barrier_destroy(&barrier);
-  delete[] ids;
-  delete[] works;
+  free(ids);
+  free(works);
   return rc;
 }
 

@@ -176,6 +176,10 @@ static int run_compiler(const char *source, const char *library, const char *log
                         source,
                         "-o",
                         library,
+                        "-nodefaultlibs", /* linking libstdc++ takes as long as compiling */
+                        "-lm",
+                        "-lc",
+                        "-lgcc",
                         NULL};
   pid_t child = fork();
   if (child == 0) {
