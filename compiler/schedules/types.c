@@ -71,7 +71,7 @@ BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info) {
  * feeds a single multiply-add, the second for a load whose value is broadcast to many lanes.
  * Vectors that a whole tile uses are converted when they are loaded. */
 #define OWN_READS       2.0
-#define BROADCAST_READS 16.0
+#define BROADCAST_READS 4.0
 
 #define MAX_OPERANDS 8
 
