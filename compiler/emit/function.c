@@ -100,7 +100,8 @@ static void block_extents(BpEmitter *e, const BpIrNode *function, int64_t extent
       bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a block whose size is not a constant");
       return;
     }
-    extents[tag[10] - 'x'] = e->ir->int_value(extent);
+    int64_t threads = e->ir->int_value(extent);
+    extents[tag[10] - 'x'] = threads > 0 ? threads : 1; /* a block of no threads is not launched */
   }
 }
 

@@ -348,9 +348,7 @@ static void store_lanes(BpEmitter *e, const Access *access, BpExpr value,
   value = bp__atom(e, value, access->dtype);
   const char **places = lane_indices(e, access);
   for (int32_t i = 0; places && i < access->lanes; i++) {
-    const char *lane = bp__lane(e, value, access->dtype, i).text;
-    if (bp__is_bool(access->dtype))
-      lane = bp__format(e, "%s != 0", lane);
+    const char *lane = bp__bare(e, bp__lane(e, value, access->dtype, i).text);
     if (mask_node)
       bp__line(e, "if (%s)", bp__lane(e, mask, e->ir->dtype(mask_node), i).text);
     bp__line(e, "%s%s = %s;", mask_node ? "  " : "", element(e, access, places[i]), lane);

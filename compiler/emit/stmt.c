@@ -104,9 +104,9 @@ static void serial_loop(BpEmitter *e, const BpIrNode *node) {
   bp__undeclare(e, var);
 }
 
-/* A loop over a thread axis: its variable is the axis. */
 /* Whether the launch has exactly as many threads on an axis as a loop on the axis needs; otherwise
- * the other threads must skip the loop. */
+ * the other threads must skip the loop. A launch size of 0 starts one thread, so an extent that may
+ * be 0 needs the comparison. */
 static int takes_all_threads(BpEmitter *e, const char *tag, const BpIrNode *extent) {
   for (int32_t i = bp__num_params(e, e->function); i < e->ir->num_operands(e->function); i++) {
     const BpIrNode *attr = e->ir->operand(e->function, i);
@@ -114,9 +114,8 @@ static int takes_all_threads(BpEmitter *e, const char *tag, const BpIrNode *exte
         strcmp(e->ir->str_value(e->ir->operand(attr, 0)), tag) != 0)
       continue;
     const BpIrNode *threads = e->ir->operand(attr, 1);
-    return threads == extent ||
-           (e->ir->kind(threads) == BP_IR_INT_IMM && e->ir->kind(extent) == BP_IR_INT_IMM &&
-            e->ir->int_value(threads) == e->ir->int_value(extent));
+    return e->ir->kind(threads) == BP_IR_INT_IMM && e->ir->kind(extent) == BP_IR_INT_IMM &&
+           e->ir->int_value(threads) == e->ir->int_value(extent) && e->ir->int_value(extent) > 0;
   }
   return 0;
 }
@@ -133,6 +132,7 @@ static void bound_body(BpEmitter *e, const BpIrNode *node, const char *tag, cons
   bp__line(e, "}");
 }
 
+/* A loop over a thread axis: its variable is the axis. */
 static void bound_loop(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *var = e->ir->operand(node, 0);
   const BpIrNode *min = e->ir->operand(node, 1);

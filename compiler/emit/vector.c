@@ -10,8 +10,10 @@ BpExpr bp__lane(BpEmitter *e, BpExpr vector, BpDataType dtype, int32_t lane) {
     return vector;
   const char *number = bp__format(e, "%d", lane);
   const char *digit = bp__format(e, "%x", lane);
-  return (BpExpr){bp__apply(e, e->dialect->vector_lane, vector.text, number, digit), 0,
-                  vector.is_atom};
+  const char *text = bp__apply(e, e->dialect->vector_lane, vector.text, number, digit);
+  if (bp__is_bool(dtype)) /* the lane of a mask is 0 or -1 */
+    return bp__text(bp__format(e, "(%s != 0)", text));
+  return (BpExpr){text, 0, vector.is_atom};
 }
 
 static BpDataType mask_dtype(int32_t lanes, int32_t bits) {

@@ -67,13 +67,19 @@ static const BpIrNode *narrow_shuffle(Narrower *n, const BpIrNode *node) {
                     node->int_value, 0, NULL);
 }
 
+/* The int32 variable in place of a variable; NULL if it stays as it is. */
+static const BpIrNode *narrow_var(Narrower *n, const BpIrNode *var) {
+  const BpIrNode *narrow = bp__ir_map_get(&n->vars, var);
+  return narrow == var ? NULL : narrow;
+}
+
 static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode *const *x = node->operands;
   if (node->kind == BP_IR_INT_IMM)
     return bp_ir_int(module, narrow_type(node), node->int_value);
   if (node->kind == BP_IR_VAR) {
-    const BpIrNode *var = bp__ir_map_get(&n->vars, node);
+    const BpIrNode *var = narrow_var(n, node);
     return var ? var : bp_ir_cast(module, narrow_type(node), node);
   }
   if (is_arithmetic(node->kind) && fits(n, x[0]) && fits(n, x[1]))
@@ -188,8 +194,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
                            narrowed(n, node->operands[1]));
   else if (!is_wide(node) && is_wide_cast(n, node))
     *result = bp_ir_cast(module, node->dtype, narrowed(n, node->operands[0]));
-  else if (is_wide(node) && fits(n, node) &&
-           (node->kind != BP_IR_VAR || bp__ir_map_get(&n->vars, node)))
+  else if (is_wide(node) && fits(n, node) && (node->kind != BP_IR_VAR || narrow_var(n, node)))
     *result = bp_ir_cast(module, node->dtype, narrowed(n, node));
   else
     return 0;

@@ -80,12 +80,42 @@ static const BpIrNode *operation_lane(Scalarizer *s, const BpIrNode *node, int32
     if (!operands[i])
       return NULL;
   }
+  if (node->kind >= BP_IR_ADD && node->kind <= BP_IR_SHR && node->num_operands == 2)
+    return bp_ir_binary(module_of(s), node->kind, operands[0], operands[1]);
   return bp_ir_make(module_of(s), node->kind, bp__dtype_element(node->dtype), operands,
                     node->num_operands, node->int_value, node->float_value, node->str_value);
 }
 
+/* Some bits of one lane of a vector, as an unsigned number of `to` bits. */
+static const BpIrNode *bits_of_lane(Scalarizer *s, const BpIrNode *vector, int32_t lane,
+                                    int32_t first, uint8_t to) {
+  BpDataType held = {BP_DTYPE_UINT, vector->dtype.bits, 1}, wanted = {BP_DTYPE_UINT, to, 1};
+  const BpIrNode *bits = bp__ir_reinterpret(module_of(s), held, lane_of(s, vector, lane));
+  if (first > 0)
+    bits = binary(s, BP_IR_SHR, bits, bp_ir_int(module_of(s), held, first));
+  return bits ? bp_ir_cast(module_of(s), wanted, bits) : NULL;
+}
+
+/* One lane of a reinterpreted vector; the first lane has the lowest bits. */
+static const BpIrNode *reinterpret_lane(Scalarizer *s, const BpIrNode *node, int32_t lane) {
+  const BpIrNode *vector = node->operands[0];
+  int32_t from = vector->dtype.bits, to = node->dtype.bits;
+  BpDataType wanted = {BP_DTYPE_UINT, node->dtype.bits, 1};
+  int32_t first = lane * to / from;
+  const BpIrNode *bits = bits_of_lane(s, vector, first, lane * to - first * from, node->dtype.bits);
+  for (int32_t i = 1; i < to / from; i++) {
+    const BpIrNode *more = bits_of_lane(s, vector, first + i, 0, node->dtype.bits);
+    const BpIrNode *count = bp_ir_int(module_of(s), wanted, (int64_t)i * from);
+    bits = binary(s, BP_IR_BIT_OR, bits, binary(s, BP_IR_SHL, more, count));
+  }
+  return bp__ir_reinterpret(module_of(s), bp__dtype_element(node->dtype), bits);
+}
+
 static const BpIrNode *make_lane(Scalarizer *s, const BpIrNode *node, int32_t lane) {
   switch (node->kind) {
+  case BP_IR_REINTERPRET:
+    return node->operands[0]->dtype.lanes == node->dtype.lanes ? operation_lane(s, node, lane)
+                                                               : reinterpret_lane(s, node, lane);
   case BP_IR_RAMP:
     return ramp_lane(s, node, lane);
   case BP_IR_BROADCAST:
@@ -157,6 +187,8 @@ static const BpIrNode *store_lane(Scalarizer *s, const BpIrNode *node, int32_t l
   const BpIrNode *value = lane_of(s, node->operands[2], lane);
   bool has_mask = node->num_operands > 3;
   const BpIrNode *mask = has_mask ? lane_of(s, node->operands[3], lane) : NULL;
+  if (mask && bp__ir_is_int_value(mask, 0))
+    return bp__ir_nothing(module_of(s));
   if (names) {
     index = named(s, names, index);
     value = named(s, names, value);
@@ -203,6 +235,8 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
     *result = reduce(s, node, 0, node->operands[0]->dtype.lanes);
   else if (node->kind == BP_IR_SHUFFLE)
     *result = shuffle_lane(s, node, 0);
+  else if (node->kind == BP_IR_REINTERPRET && is_vector(node->operands[0]))
+    *result = reinterpret_lane(s, node, 0);
   else if (node->kind == BP_IR_STORE && is_vector(node->operands[2]))
     *result = scalar_store(s, node);
   else if (node->kind == BP_IR_LET && is_vector(node->operands[0]))

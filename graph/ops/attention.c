@@ -289,7 +289,9 @@ static int make_bias(const Attention *at, BpGraphValue **bias) {
   BpGraphValue *zero = bp__op_scalar(at->graph, at->node, at->q, 0);
   BpGraphValue *never = bp__op_scalar(at->graph, at->node, at->q, -HUGE_VALF);
   *bias = NULL;
-  if (mask && !(mask = padded_mask(at, mask)))
+  if (mask && mask->dtype.code != BP_DTYPE_BOOL)
+    mask = bp__op_cast(at->graph, at->node, mask, at->q->dtype);
+  if (bp__node_input(at->node, 3) && (!mask || !(mask = padded_mask(at, mask))))
     return -1;
   int is_bool = mask && mask->dtype.code == BP_DTYPE_BOOL;
   if (allowed_keys(at, is_bool ? mask : NULL, &allowed))

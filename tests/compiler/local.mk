@@ -14,6 +14,8 @@ endif
 test_programs += tests/compiler/test-ir-random
 tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
 test_programs += tests/compiler/test-ir-programs
+tests_compiler_test_ir_programs_SOURCES = tests/compiler/test-ir-programs.c \
+	tests/compiler/random_program.c tests/compiler/random_program.h
 tests_compiler_test_ir_programs_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
 slow_tests += tests/compiler/test-ir-programs
 test_programs += tests/compiler/test-ir-text

@@ -460,6 +460,9 @@ static const char *const bodies[] = {
     "(store A (ramp 0 1 16) (load B (ramp 60 1 16) (lt (ramp 60 1 16) (broadcast 64 16))))",
     "(store A (ramp 60 1 16) (load B (ramp 0 1 16)) (lt (ramp 60 1 16) (broadcast 64 16)))",
     "(for i:int64 0 64 serial (store A i (load B i (lt i 7)) (lt i 9)))",
+    /* the lanes out of bounds are constant */
+    "(store A (ramp 3 -1 8) (load B (ramp 4 -1 8) (ge (ramp 4 -1 8) (broadcast 0 8)))"
+    " (ge (ramp 3 -1 8) (broadcast 0 8)))",
     "(for i:int64 0 5 serial (store A (ramp (mul i 16) 1 16) (load B (ramp (mul i 16) 1 16)"
     " (broadcast (lt i 3) 16)) (broadcast (lt i 4) 16)))",
     "(store I (ramp 0 1 16) (ramp 5:int32 -3:int32 16))",
@@ -475,6 +478,8 @@ static const char *const bodies[] = {
     "(store A (ramp 0 1 16) (shuffle 4 (load B (ramp 0 1 4)) (load B (ramp 8 1 4))"
     " (load B (ramp 20 1 4)) (load B (ramp 40 1 4)) 0 4 8 12 1 5 9 13 2 6 10 14 3 7 11 15))",
     "(store A 3 (shuffle 1 (load B (ramp 0 1 4)) 2))",
+    "(store I 5 (cast int32 (eq (shuffle 1 (lt (load I (ramp 0 1 4))"
+    " (broadcast 2147483647:int32 4)) 2) true)))",
     "(store I 0 (reduce add (load I (ramp 0 1 16))))",
     "(store I 1 (reduce mul (load I (ramp 0 1 4))))",
     "(store I 2 (reduce min (load I (ramp 0 1 8))))",
@@ -537,6 +542,7 @@ static const char *const host_bodies[] = {
 
 /* Bodies of kernels: threads of blocks, shared memory, barriers. */
 static const char *const kernel_bodies[] = {
+    "(for t:int64 0 0 bound \"threadIdx.x\" (store I t 1:int32))",
     "(for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""
     " (store I (add (mul b 16) t) (cast int32 (mul b t)))))",
     /* some threads of the last block have no work */

@@ -371,7 +371,7 @@ static void test_a_failed_assertion_is_the_error(void) {
   char *text = with_buffer("int64", 1, "(assert (eq (load A 0) 1) \"A[0] must be 1\")");
   int64_t value = 2;
   g_assert_cmpint(run_on(text, &value, "int64", 1), ==, -1);
-  assert_error(BP_ERROR_RUNTIME, "A[0] must be 1");
+  assert_error(BP_ERROR_VALUE, "A[0] must be 1");
   g_free(text);
 }
 
@@ -437,6 +437,17 @@ static void test_a_kernel_is_one_launch(void) {
   int64_t expected[] = {0, 1, 2, 3};
   g_assert_cmpmem(got, sizeof got, expected, sizeof expected);
   bp_object_release(module);
+}
+
+/* The other threads of the block run only the other loop over the axis. */
+static void test_a_loop_without_threads_is_skipped(void) {
+  int64_t got[4] = {0};
+  assert_ok(run_on("(module (function \"f\" (buffer A int64 global 4) (for b:int64 0 1 bound"
+                   " \"blockIdx.x\" (seq (for t:int64 0 2 bound \"threadIdx.x\" (store A t 1))"
+                   " (for t:int64 0 0 bound \"threadIdx.x\" (store A 3 1))))))",
+                   got, "int64", 4));
+  int64_t expected[] = {1, 1, 0, 0};
+  g_assert_cmpmem(got, sizeof got, expected, sizeof expected);
 }
 
 static void assert_grid_fails(const char *body, const char *kind, const char *message) {
@@ -635,6 +646,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/interpret/loops-of-one-axis-share-its-threads",
                   test_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/interpret/a-kernel-is-one-launch", test_a_kernel_is_one_launch);
+  g_test_add_func("/ir/interpret/a-loop-without-threads-is-skipped",
+                  test_a_loop_without_threads_is_skipped);
   g_test_add_func("/ir/interpret/bad-grids-are-errors", test_bad_grids_are_errors);
   g_test_add_func("/ir/interpret/arguments", test_arguments);
   g_test_add_func("/ir/interpret/statements-are-limited", test_statements_are_limited);

@@ -561,6 +561,10 @@ static void test_vectors_become_scalars(void) {
       "(store A 1 (add (reduce min (load A (ramp 8 3 8))) (reduce max (load A (ramp 1 1 2)))))",
       "(store A (ramp 0 1 4) (cast int64x4 (mul (cast float32x4 (load A (ramp 0 1 4)))"
       " (broadcast 0.5:float32 4))))",
+      /* lanes of other sizes */
+      "(store A (ramp 0 1 2) (reinterpret int64x2 (mul (reinterpret int16x8 (load A (ramp 4 1 2)))"
+      " (broadcast 3:int16 8))))",
+      "(store A 0 (reinterpret int64 (cast uint8x8 (load A (ramp 8 1 8)))))",
   };
   for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++) {
     char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))",
@@ -592,6 +596,11 @@ static void test_indices_become_narrow(void) {
   assert_legal(kind, "(for i:int64 0 n serial (store A (mod i 64) i))",
                "(for i:int64 0 n serial\n"
                "      (store A (cast int32 (mod i 64)) i))");
+  /* each value of this variable fits, but the extent may be below the least int32 */
+  assert_legal(kind,
+               "(for i:int64 0 (add (cast int64 (cast int32 n)) -1) serial (store A (mod i 64) i))",
+               "(for i:int64 0 (add (cast int64 (cast int32 n)) -1) serial\n"
+               "      (store A (mod (cast int32 i) 64:int32) i))");
   assert_legal(kind, "(for i:int64 0 8 serial (store A i (mul i 4294967296)))",
                "(for i:int32 0:int32 8:int32 serial\n"
                "      (store A i (mul (cast int64 i) 4294967296)))");

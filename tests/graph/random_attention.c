@@ -120,7 +120,8 @@ static int32_t any_mask(RandomGraph *g, const Heads *h) {
   int64_t shape[4] = {below(g, 2) ? h->batch : 1, below(g, 2) ? h->heads * h->groups : 1,
                       h->queries, columns};
   int32_t rank = (int32_t)between(g, 2, 4);
-  return given(g, below(g, 2) ? BOOL : h->type, shape + 4 - rank, rank, below(g, 2) == 0);
+  return given(g, below(g, 2) ? BOOL : type_of(g, h->type, ANY), shape + 4 - rank, rank,
+               below(g, 2) == 0);
 }
 
 static char *attention_attrs(RandomGraph *g, const Row *row, const Heads *h) {
@@ -145,6 +146,11 @@ static void add_presents(RandomGraph *g, const Heads *h, int32_t count) {
                           {h->batch, heads, h->queries, all}};
   for (int32_t i = 0; i < count; i++)
     rounded(g, add_result(g, h->type, shapes[i], 4));
+}
+
+static void round_to_float(RandomGraph *g, int32_t result) {
+  RandomValue *value = random_graph_value(g, result);
+  value->error = MAX(value->error, random_graph_rounding(FLOAT));
 }
 
 /* Attention with queries that share keys; with past keys, or with a number of valid keys for each
@@ -172,7 +178,12 @@ void make_attention(RandomGraph *g, const Row *row) {
   int32_t outputs = below(g, 2) ? 0 : (int32_t)below(g, 4);
   if (outputs == 3)
     attrs = joined(attrs, g_strdup_printf("qk_matmul_output_mode=%d", (int)below(g, 4)));
-  rounded(g, apply(g, row->op, attrs, reads, 7, h.type, shapes[h.has_axis], h.has_axis ? 4 : 3));
+  gboolean has_float = strstr(attrs, "softmax_precision=1") != NULL;
+  int32_t result =
+      apply(g, row->op, attrs, reads, 7, h.type, shapes[h.has_axis], h.has_axis ? 4 : 3);
+  rounded(g, result);
+  if (has_float)
+    round_to_float(g, result);
   add_presents(g, &h, outputs);
 }
 

@@ -147,6 +147,16 @@ static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int
   return (int32_t)g->values->len - 1;
 }
 
+int32_t type_of(RandomGraph *g, int32_t usual, int32_t types) {
+  if (!g->has_rare_types || below(g, 3) == 0)
+    return usual;
+  int32_t type;
+  do
+    type = (int32_t)between(g, FLOAT, BFLOAT16);
+  while (!(1 << type & types));
+  return type;
+}
+
 /* Makes an input value, as a constant or an input. */
 int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part) {
   int32_t value = add_value(g, type, shape, rank);
@@ -357,7 +367,8 @@ static void make_predicate(RandomGraph *g, const Row *row) {
 /* float16 holds these integers, and bool all of them. Floats beyond an integer's range have no
  * defined conversion. */
 static void make_cast(RandomGraph *g, const Row *row) {
-  static const int8_t to[] = {FLOAT, FLOAT16, INT32, INT64, BOOL, DOUBLE, BFLOAT16, INT16};
+  static const int8_t to[] = {FLOAT,    FLOAT16, INT32,  INT64, BOOL,   DOUBLE,
+                              BFLOAT16, INT16,   UINT16, INT8,  UINT32, UINT64};
   int32_t x = pick_of(g, ANY, 0, MAX_RANK, TRUE);
   int32_t type = to[below(g, g->has_rare_types ? (int64_t)G_N_ELEMENTS(to) : 5)];
   const RandomValue in = *random_graph_value(g, x);
@@ -375,7 +386,11 @@ static void make_cast(RandomGraph *g, const Row *row) {
 /* Operators that move the elements of one operand. */
 #define MOVES                                                                                      \
   "Transpose|Reshape|Flatten|Squeeze|Unsqueeze|Identity|Slice|Split|Expand|Tile|Gather|"           \
-  "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size"
+  "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size|"           \
+  "TensorScatter"
+
+/* Operators that take floats of 8 bits. */
+#define BYTE_MOVES "Dropout|BitCast"
 
 /* The row of an operator that has one; frees the name. */
 static const Row *find_row(char *op);
@@ -389,7 +404,7 @@ static void to_float(RandomGraph *g, int32_t x) {
 
 /* Casts to a storage-only type, moves the elements, and casts back. */
 static void make_narrow(RandomGraph *g, const Row *row) {
-  static const int8_t narrow[] = {17, 18, 19, 20, 21, 22, 23, 25, 26};
+  static const int8_t narrow[] = {FLOAT8E4M3FN, 18, 19, FLOAT8E5M2FNUZ, 21, 22, 23, 25, 26};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   int32_t type = narrow[below(g, G_N_ELEMENTS(narrow))];
   const RandomValue in = *random_graph_value(g, x);
@@ -408,8 +423,9 @@ static void make_narrow(RandomGraph *g, const Row *row) {
     g_free(to);
   }
   int32_t first = (int32_t)g->values->len;
+  gboolean is_byte = type <= FLOAT8E5M2FNUZ;
   g->operand = value;
-  const Row *move = find_row(choice(g, MOVES));
+  const Row *move = find_row(choice(g, is_byte && below(g, 4) == 0 ? BYTE_MOVES : MOVES));
   move->make(g, move);
   g->operand = -1;
   for (int32_t i = first, last = (int32_t)g->values->len; i < last; i++)
@@ -426,7 +442,8 @@ static void make_bit_cast(RandomGraph *g, const Row *row) {
   static const int8_t to[] = {
       [UINT8] = INT8,   [INT8] = UINT8,   [UINT16] = INT16,  [INT16] = UINT16,
       [INT32] = UINT32, [UINT32] = INT32, [INT64] = UINT64,  [UINT64] = INT64,
-      [FLOAT] = INT32,  [DOUBLE] = INT64, [FLOAT16] = INT16, [BFLOAT16] = INT16};
+      [FLOAT] = INT32,  [DOUBLE] = INT64, [FLOAT16] = INT16, [BFLOAT16] = INT16,
+      [17] = UINT8,     [18] = INT8,      [19] = UINT8,      [20] = INT8};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   const RandomValue in = *random_graph_value(g, x);
   int32_t type = to[in.type];
@@ -829,10 +846,7 @@ static void make_einsum(RandomGraph *g, const Row *row) {
   char *text = choice(g, row->attrs), **sides = g_strsplit(text, "->", 2);
   char **terms = g_strsplit(sides[0], ",", -1);
   int64_t extents[128], shape[MAX_RANK];
-  int32_t reads[MAX_READS], count = 0,
-                            type = below(g, 4)         ? g->real
-                                   : g->whole == INT32 ? INT64
-                                                       : INT32;
+  int32_t reads[MAX_READS], count = 0, type = below(g, 4) ? g->real : type_of(g, INT32, INTEGERS);
   for (int32_t i = 0; i < 128; i++)
     extents[i] = between(g, 1, 9);
   for (; terms[count]; count++) {
@@ -992,7 +1006,7 @@ static const Row rows[] = {
     {"ReduceMean", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceMax", make_reduce, "", ANY, EXACT},
     {"ReduceMin", make_reduce, "", ANY, EXACT},
-    {"ReduceProd", make_reduce, "", 1 << FLOAT | 1 << DOUBLE | WORDS, 0},
+    {"ReduceProd", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceL1", make_reduce, "", FLOATS | WORDS, 0},
     {"ReduceL2", make_reduce, "", FLOATS, 0},
     {"ReduceSumSquare", make_reduce, "", FLOATS | WORDS, 0},

@@ -18,7 +18,9 @@ enum {
   DOUBLE = 11,
   UINT32 = 12,
   UINT64 = 13,
-  BFLOAT16 = 16
+  BFLOAT16 = 16,
+  FLOAT8E4M3FN = 17,
+  FLOAT8E5M2FNUZ = 20
 };
 
 /* Sets of types, by 1 << type. 16-bit floats have few exact bits. */
@@ -64,6 +66,8 @@ char *choice(RandomGraph *g, const char *words);
 char *joined(char *a, char *b);
 gboolean is_float(int32_t type);
 void put(void *data, int32_t type, int64_t at, double value);
+/* Returns one of these types; the first one unless the graph has rare types. */
+int32_t type_of(RandomGraph *g, int32_t usual, int32_t types);
 int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part);
 int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
 int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count);

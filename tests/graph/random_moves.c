@@ -151,6 +151,15 @@ static char *with_pads(char *attrs, const int64_t *pads, int32_t count) {
   return g_string_free(all, FALSE);
 }
 
+/* A list of axes, as int64 or int32. */
+static int32_t places(RandomGraph *g, const int64_t *ints, int32_t count) {
+  int64_t size = count;
+  int32_t list = weights(g, g->whole, &size, 1);
+  for (int32_t i = 0; i < count; i++)
+    put(random_graph_value(g, list)->data, g->whole, i, (double)ints[i]);
+  return list;
+}
+
 void make_pad(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, 4), fill = -1, list = -1, rank = 0;
   const RandomValue in = *random_graph_value(g, x);
@@ -172,7 +181,7 @@ void make_pad(RandomGraph *g, const Row *row) {
     fill = number(g, in.type, 1);
   int32_t amounts = int_list(g, pads, 2 * rank);
   if (first > 0)
-    list = int_list(g, axes, rank);
+    list = places(g, axes, rank);
   apply(g, row->op, attrs, (int32_t[]){x, amounts, fill, list}, 4, in.type, shape, in.rank);
 }
 
@@ -354,19 +363,19 @@ void make_reverse_sequence(RandomGraph *g, const Row *row) {
 
 /* Some indices are beyond the depth. */
 void make_one_hot(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, (g->has_rare_types ? INTEGERS | 1 << FLOAT : 0) | 1 << INT32 | 1 << INT64,
-                      0, MAX_RANK - 1, TRUE);
+  int32_t x = pick_of(g, (g->has_rare_types ? NUMBERS : 0) | 1 << INT32 | 1 << INT64, 0,
+                      MAX_RANK - 1, TRUE);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK], axis = below(g, in.rank + 1), depth = between(g, 1, 7), pair = 2;
   for (int32_t i = 0; i <= in.rank; i++)
     shape[i] = i == axis ? depth : in.shape[i - (i > axis)];
-  static const int8_t types[] = {UINT8, INT16, INT64, BOOL, UINT32};
-  int32_t type = below(g, 2) ? g->real : g->has_rare_types ? types[below(g, 5)] : INT32;
+  int32_t type = below(g, 2) ? g->real : type_of(g, INT32, INTEGERS | 1 << BOOL);
   int32_t values = given(g, type, &pair, 1, below(g, 2) == 0);
   const RandomValue on_off = *random_graph_value(g, values);
-  int32_t result = apply(g, row->op, g_strdup_printf("axis=%d", (int)axis),
-                         (int32_t[]){x, number(g, g->whole, (double)depth), values}, 3, type, shape,
-                         in.rank + 1);
+  int32_t result =
+      apply(g, row->op, g_strdup_printf("axis=%d", (int)axis),
+            (int32_t[]){x, number(g, type_of(g, g->whole, NUMBERS), (double)depth), values}, 3,
+            type, shape, in.rank + 1);
   bits(g, result, on_off.fraction, on_off.magnitude);
 }
 
@@ -388,10 +397,9 @@ void make_eye(RandomGraph *g, const Row *row) {
 /* Makes a Compress or a NonZero: the number of results is the number of elements that a constant
  * marks. */
 void make_marked(RandomGraph *g, const Row *row) {
-  static const int8_t types[] = {BOOL, UINT8, INT32, INT64, FLOAT, DOUBLE, FLOAT16, INT16};
   gboolean is_compress = row->op[0] == 'C';
   int32_t x = is_compress ? pick_some(g, ANY, 1, 4)
-                          : weights(g, types[below(g, g->has_rare_types ? 8 : 1)],
+                          : weights(g, type_of(g, BOOL, ANY),
                                     (int64_t[]){extent_of_some(g), extent_of_some(g)}, 2);
   const RandomValue in = *random_graph_value(g, x);
   int64_t axis = below(g, in.rank), shape[MAX_RANK];
@@ -443,9 +451,8 @@ void make_unique(RandomGraph *g, const Row *row) {
     return;
   }
   int64_t count = extent(g), different = 0, bits_of = 0;
-  static const int8_t types[] = {INT32, INT64,    FLOAT,   UINT8, DOUBLE,
-                                 INT16, BFLOAT16, FLOAT16, BOOL};
-  int32_t type = types[below(g, g->has_rare_types ? 9 : 4)], x = weights(g, type, &count, 1);
+  static const int8_t types[] = {INT32, INT64, FLOAT, UINT8};
+  int32_t type = type_of(g, types[below(g, 4)], ANY), x = weights(g, type, &count, 1);
   for (int64_t i = 0; i < count; i++) {
     int64_t number = below(g, type == BOOL ? 2 : 8);
     put(random_graph_value(g, x)->data, type, i, (double)number);
@@ -462,7 +469,7 @@ void make_dropout(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int32_t reads[3] = {x, -1, -1}, count = (int32_t)between(g, 1, 3);
   if (count > 1)
-    reads[1] = number(g, FLOAT, 0.25);
+    reads[1] = number(g, type_of(g, FLOAT, FLOATS), 0.25);
   if (count > 2)
     reads[2] = number(g, BOOL, 0);
   apply(g, row->op, choice(g, row->attrs), reads, count, in.type, in.shape, in.rank);
@@ -475,8 +482,7 @@ void make_depth_space(RandomGraph *g, const Row *row) {
   int64_t size = between(g, 2, 3), c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
   int64_t deep[4] = {small_extent(g, 2), size * size * c, h, w};
   int64_t flat[4] = {deep[0], c, size * h, size * w};
-  static const int8_t types[] = {BOOL, INT8, UINT16, INT32, INT64};
-  int32_t type = below(g, 3) ? g->real : g->has_rare_types ? types[below(g, 5)] : UINT8;
+  int32_t type = below(g, 3) ? g->real : type_of(g, UINT8, ANY);
   int32_t x = given(g, type, to_space ? deep : flat, 4, FALSE);
   char *mode = choice(g, row->attrs);
   apply(g, row->op, g_strdup_printf("blocksize=%d%s", (int)size, mode), &x, 1, type,

@@ -32,8 +32,10 @@ static void make_crop(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], between(g, 1, 9), between(g, 1, 9)}, count = 8;
   static const float parts[] = {0, 0, -0.31f, 0.17f, 1, 1, 0.83f, 1.07f};
-  int32_t reads[4] = {x, weights(g, FLOAT, &count, 1), -1, int_list(g, shape, 4)};
-  memcpy(random_graph_value(g, reads[1])->data, parts, sizeof(parts));
+  int32_t type = type_of(g, FLOAT, 1 << FLOAT | 1 << DOUBLE | 1 << FLOAT16);
+  int32_t reads[4] = {x, weights(g, type, &count, 1), -1, int_list(g, shape, 4)};
+  for (int32_t i = 0; i < count; i++)
+    put(random_graph_value(g, reads[1])->data, type, i, parts[i]);
   rounded(g, apply(g, row->op,
                    g_strdup("mode=linear coordinate_transformation_mode=tf_crop_and_resize "
                             "extrapolation_value=0.75f"),
@@ -79,8 +81,7 @@ void make_resize(RandomGraph *g, const Row *row) {
 void make_col2im(RandomGraph *g, const Row *row) {
   int64_t image[2], block[2], step[2], pad = between(g, 0, 1), columns = 1, size = 1;
   int64_t batch = between(g, 1, 2), channels = between(g, 1, 5);
-  static const int8_t types[] = {UINT8, INT16, INT32, INT64, UINT64};
-  int32_t type = below(g, 3) ? g->real : g->has_rare_types ? types[below(g, 5)] : INT32;
+  int32_t type = below(g, 3) ? g->real : type_of(g, INT32, INTEGERS);
   for (int32_t i = 0; i < 2; i++) {
     block[i] = between(g, 1, 3);
     step[i] = between(g, 1, 3);

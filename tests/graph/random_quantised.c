@@ -48,6 +48,13 @@ static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape,
   return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
 }
 
+/* A zero point of a type that only stores, or of 16 bits; that of floats of few bits is 0. */
+static int32_t narrow_zero(RandomGraph *g, int32_t type) {
+  gboolean is_real = (type >= FLOAT8E4M3FN && type <= FLOAT8E5M2FNUZ) || type == 23;
+  int32_t content = number(g, FLOAT, is_real ? 0 : 1);
+  return apply(g, "Cast", g_strdup_printf("to=%d", type), &content, 1, type, NULL, 0);
+}
+
 /* Quantises to a type that only stores, or to 16 bits, and back. */
 static void make_narrow_quantize(RandomGraph *g) {
   static const int8_t types[] = {UINT16, INT16, 17, 18, 19, 20, 21, 22, 23, 25, 26};
@@ -60,10 +67,12 @@ static void make_narrow_quantize(RandomGraph *g) {
     attrs = joined(attrs, g_strdup_printf("saturate=%d", (int)below(g, 2)));
   if (below(g, 2))
     attrs = joined(attrs, g_strdup("precision=1"));
-  int32_t value =
-      apply(g, "QuantizeLinear", attrs, (int32_t[]){x, scale}, 2, type, in.shape, in.rank);
-  int32_t result = apply(g, "DequantizeLinear", g_strdup_printf("output_dtype=%d", to),
-                         (int32_t[]){value, scale}, 2, to, in.shape, in.rank);
+  int32_t reads[3] = {x, scale, below(g, 2) ? narrow_zero(g, type) : -1};
+  int32_t count = reads[2] >= 0 ? 3 : 2;
+  int32_t value = apply(g, "QuantizeLinear", attrs, reads, count, type, in.shape, in.rank);
+  reads[0] = value;
+  int32_t result = apply(g, "DequantizeLinear", g_strdup_printf("output_dtype=%d", to), reads,
+                         count, to, in.shape, in.rank);
   bits(g, result, in.fraction + 4, MAX(in.magnitude, 6));
 }
 
@@ -73,10 +82,14 @@ void make_quantize(RandomGraph *g, const Row *row) {
     return;
   }
   gboolean is_back = g_str_has_suffix(row->op, "DequantizeLinear");
-  int32_t x = pick_of(g, is_back ? BYTES | 1 << INT32 : FLOATS, 0, 4, TRUE), rank;
+  gboolean has_words = row->op[0] != 'c' && g->has_rare_types && below(g, 4) == 0;
+  int32_t types = is_back ? BYTES | 1 << INT32 : has_words ? 1 << INT32 : FLOATS;
+  int32_t x = pick_of(g, types, 0, 4, TRUE), rank;
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK];
-  int32_t real = !is_back ? in.type : below(g, 3) ? FLOAT : FLOAT16;
+  int32_t real = !is_back      ? (has_words ? FLOAT : in.type)
+                 : below(g, 3) ? FLOAT
+                               : type_of(g, FLOAT16, HALVES);
   int32_t whole = is_back ? in.type : byte_type(g);
   char *attrs = choose_scales(g, &in, shape, &rank);
   int32_t scale = scale_of(g, real, shape, rank);
@@ -116,13 +129,15 @@ static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_
     return (int32_t)between(g, 2, 4);
   }
   *type = byte_type(g);
+  gboolean is_product = row->op[0] == 'Q' && row->op[7] == 'M';
+  int32_t real = is_product ? type_of(g, FLOAT, 1 << FLOAT | HALVES) : FLOAT;
   const int32_t all[8] = {x,
-                          scale_of(g, FLOAT, NULL, 0),
+                          scale_of(g, real, NULL, 0),
                           zero_x,
                           w,
-                          scale_of(g, FLOAT, &channels, rank),
+                          scale_of(g, real, &channels, rank),
                           zero_w,
-                          scale_of(g, FLOAT, NULL, 0),
+                          scale_of(g, real, NULL, 0),
                           zero_of(g, *type, NULL, 0)};
   memcpy(reads, all, sizeof(all));
   return 8;

@@ -24,8 +24,9 @@ void make_window(RandomGraph *g, const Row *row) {
 void make_mel(RandomGraph *g, const Row *row) {
   int64_t length = between(g, 8, 64), shape[2] = {length / 2 + 1, between(g, 1, 9)};
   int32_t reads[5] = {number(g, g->whole, (double)shape[1]), number(g, g->whole, (double)length),
-                      number(g, g->whole, 8000), number(g, FLOAT, (double)between(g, 0, 300)),
-                      number(g, FLOAT, (double)between(g, 900, 4000))};
+                      number(g, g->whole, 8000),
+                      number(g, type_of(g, FLOAT, FLOATS), (double)(8 * between(g, 0, 30))),
+                      number(g, type_of(g, FLOAT, FLOATS), (double)(128 * between(g, 7, 31)))};
   int32_t type = result_type(g);
   rounded(g, apply(g, row->op, with_type(g, row, type), reads, 5, type, shape, 2));
 }

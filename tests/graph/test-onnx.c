@@ -455,6 +455,17 @@ static void test_empty_transpose(void) {
   assert_compiles_to(builder, NULL, "x:1x0 y:0x1 ");
 }
 
+/* A mask that is not bool is added to the products, also a mask of integers. */
+static void test_attention_takes_a_mask_of_integers(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 23;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x2x4");
+  onnx_input(builder, "mask", ONNX_INT64, "2x1");
+  onnx_node(builder, "Attention", "x,x,x,mask", "y", "is_causal=1");
+  onnx_output(builder, "y");
+  assert_compiles_to(builder, NULL, "x:1x1x2x4 mask:2x1 y:1x1x2x4 ");
+}
+
 static OnnxBuilder *with_default(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "2");
@@ -621,6 +632,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/shapes/example-is-usual", test_example_of_a_shape_is_usual);
   g_test_add_func("/onnx/shapes/zero-is-an-extent", test_zero_is_an_extent);
   g_test_add_func("/onnx/shapes/a-transpose-of-nothing-keeps-its-extents", test_empty_transpose);
+  g_test_add_func("/onnx/attention_takes_a_mask_of_integers",
+                  test_attention_takes_a_mask_of_integers);
   g_test_add_func("/onnx/shapes/rows-are-as-long-as-the-caller-says",
                   test_rows_of_shapes_are_as_long_as_the_caller_says);
   g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",

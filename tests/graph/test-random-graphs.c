@@ -7,7 +7,7 @@
  * A graph whose results differ is reduced as long as they still differ, and written to tests/graph
  * of the build. In the environment: BP_TEST_SEED, the first seed; BP_TEST_COUNT, how many graphs;
  * BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG); BP_TEST_TARGET, the
- * only one of the targets below.
+ * only one of the targets below; BP_TEST_RARE, that all graphs have rare types.
  *
  * The same graphs in small are compiled with extents that are open, as far as their operators take
  * that.
@@ -464,7 +464,7 @@ static gboolean takes_part(const Share *share, size_t index, uint64_t seed) {
 
 /* Graphs for onnxruntime have no rare types: it lacks many operators for them. */
 static gboolean has_rare_types(uint64_t seed) {
-  return seed / 3 % 4 == 0 && !g_getenv("BP_TEST_WRITE");
+  return (seed / 3 % 4 == 0 || g_getenv("BP_TEST_RARE")) && !g_getenv("BP_TEST_WRITE");
 }
 
 static RandomGraph *graph_of(uint64_t seed) {

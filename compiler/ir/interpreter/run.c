@@ -193,7 +193,7 @@ static int step_assert(BpThread *thread, BpStep *step) {
   if (!condition)
     return -1;
   thread->num_steps--;
-  return condition->i ? 0 : bp_error_raise(BP_ERROR_RUNTIME, "%s", op->node->str_value);
+  return condition->i ? 0 : bp_error_raise(BP_ERROR_VALUE, "%s", op->node->str_value);
 }
 
 static int step_allocate(BpThread *thread, BpStep *step) {
@@ -336,10 +336,10 @@ static int run_grid(const BpThread *launcher, const int64_t *extents, BpOp *body
 }
 
 /* Evaluates the extents of all thread axes: the largest extent of the loops on an axis, 1 for an
- * axis without loops. */
+ * axis without loops. Returns 1 if there are no threads. */
 static int launch_extents(BpThread *thread, const BpLaunch *launch, int64_t *extents) {
   for (int axis = 0; axis < BP__NUM_THREAD_AXES; axis++)
-    extents[axis] = 0;
+    extents[axis] = -1;
   for (int32_t i = 0; i < launch->num_loops; i++) {
     const BpOp *loop = launch->loops[i];
     const BpIrScalar *extent = bp__interpreter_eval(thread, loop->operands[2]);
@@ -348,19 +348,19 @@ static int launch_extents(BpThread *thread, const BpLaunch *launch, int64_t *ext
     if (extent->i < 0 || extent->i > INT32_MAX)
       return bp_error_raise(BP_ERROR_VALUE, "a launch of %" PRId64 " in %s", extent->i,
                             loop->node->str_value);
-    if (extent->i == 0)
-      return 1;
     if (extent->i > extents[loop->axis])
       extents[loop->axis] = extent->i;
   }
   int64_t threads = 1, blocks = 1;
   for (int axis = 0; axis < BP__NUM_THREAD_AXES; axis++) {
-    if (extents[axis] == 0)
+    if (extents[axis] < 0)
       extents[axis] = 1;
     int64_t *product = axis < 3 ? &blocks : &threads;
     if (__builtin_mul_overflow(*product, extents[axis], product))
       return bp_error_raise(BP_ERROR_VALUE, "the launch has too many threads");
   }
+  if (threads == 0 || blocks == 0)
+    return 1;
   if (threads > MAX_BLOCK_THREADS)
     return bp_error_raise(BP_ERROR_VALUE, "a block of %" PRId64 " threads; at most %d are allowed",
                           threads, MAX_BLOCK_THREADS);
