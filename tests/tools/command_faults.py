@@ -47,7 +47,8 @@ COMMANDS = {
     "profile": ["profile", "model.so", "--device", "cpu", "--runs", "1", "--seconds", "0", "--dump-dir", "dump"],
 }
 READERS = {
-    "list": ["list", "--probe", "--json"],
+    "list": ["list"],
+    "probe": ["list", "--probe", "--json"],
     "doctor": ["doctor", "--json"],
     "inspect": ["inspect", "model", "model.so", "--json"],
     "bench": ["bench", "model.so", "--device", "cpu", "--seconds", "0", "--json"],
