@@ -382,8 +382,8 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
   return 0;
 }
 
-/* A fault of a trial whose file was overwritten is no verdict: code and data changed while they were
- * used. */
+/* A fault of a trial whose file was overwritten is no verdict: code and data changed while they
+ * were used. */
 static void excuse_overwritten(const Plugin *plugin, Trial *trial) {
   if (trial->verdict == REASON_OK || bp__plugin_is_unwritten(plugin))
     return;

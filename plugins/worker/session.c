@@ -28,7 +28,7 @@
 /* A sleep that takes this much longer shows that this process did not run: the machine or all
  * processes of a job were stopped. That time does not count for the deadline. */
 #define GAP_NS   INT64_C(1000000000)
-#define HELLO_MS       20000
+#define HELLO_MS 20000
 /* The most log messages that one call passes on. */
 #define MOST_LOGS 256
 

@@ -348,11 +348,10 @@ static int32_t run(const char *name, const BpValue *args, int32_t num_args) {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-static const char *const names[] = {"add",         "fail",          "segv",   "abort",
-                                    "exit",        "kill",          "stop",   "hang",
-                                    "garble-size", "garble-error",  "starve", "make-file",
-                                    "signal-host", "garble-chunks", "tire",   "fail-event",
-                                    "nap"};
+static const char *const names[] = {
+    "add",         "fail",          "segv",        "abort",        "exit",   "kill",
+    "stop",        "hang",          "garble-size", "garble-error", "starve", "make-file",
+    "signal-host", "garble-chunks", "tire",        "fail-event",   "nap"};
 #define NUM_NAMES (sizeof names / sizeof *names)
 /* A module with many more functions: "add" under other names. */
 #define NUM_MORE 5000
