@@ -9,10 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,14 +133,16 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
 /* ---- Waiting without the application's notice -------------------------------------------- */
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
- * process shares this process' memory, like vfork's child, while this thread is suspended; it has
- * its own signal handlers. The end of the intermediate process sends no signal, and a wait for any
- * child does not see that process. */
+ * process shares this process' memory and has its own signal handlers. Its end sends no signal, and
+ * a wait for any child does not see it. */
 typedef struct Between {
   const Prepared *prepared;
   int error;
   int status;
+  atomic_int state; /* a futex; the kernel stores ENDED and wakes this process */
 } Between;
+
+enum { ENDED, STARTING, RUNNING };
 
 #define STACK_SIZE (256 * 1024)
 
@@ -156,6 +161,8 @@ static int limit_time(const BpSpawn *what, pid_t pid) {
 static void start_and_wait(Between *between) {
   pid_t pid;
   int error = start(between->prepared, &pid);
+  atomic_store(&between->state, RUNNING);
+  syscall(SYS_futex, &between->state, FUTEX_WAKE, 1, NULL, NULL, 0);
   int late = error ? 0 : limit_time(between->prepared->what, pid);
   while (!error && waitpid(pid, &between->status, 0) < 0)
     error = errno == EINTR ? 0 : errno;
@@ -181,16 +188,46 @@ static int run_between(void *between) {
   return 0;
 }
 
-/* No signal may run a handler of this program in the intermediate process. */
+static void wait_while(Between *between, int state) {
+  while (atomic_load(&between->state) == state)
+    syscall(SYS_futex, &between->state, FUTEX_WAIT, state, NULL, NULL, 0);
+}
+
+/* Returns `mask` and all other signals, but not the signals of a terminal that stop a job. */
+static sigset_t add_all_but_stops(const sigset_t *mask) {
+  static const int stops[] = {SIGTSTP, SIGTTIN, SIGTTOU};
+  sigset_t set;
+  sigfillset(&set);
+  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+    if (!sigismember(mask, stops[i]))
+      sigdelset(&set, stops[i]);
+  return set;
+}
+
+/* No signal may run a handler of this program in the intermediate process. Both processes use the
+ * thread-local data of this thread, so this thread sleeps until the program was started, and may
+ * not be cancelled. It may be stopped, as the program is by Ctrl-Z: a thread that vfork suspends
+ * could not, and the terminal would wait for both. */
 static int start_between(Between *between, char *stack) {
+  const int flags = CLONE_VM | CLONE_CHILD_CLEARTID;
   sigset_t all, mask;
+  int cancel;
   sigfillset(&all);
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   pthread_sigmask(SIG_SETMASK, &all, &mask);
-  pid_t pid = clone(run_between, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK, between);
+  between->state = STARTING;
+  pid_t pid = clone(run_between, stack + STACK_SIZE, flags, between, NULL, NULL, &between->state);
   int error = pid < 0 ? errno : 0;
+  if (!error) {
+    wait_while(between, STARTING);
+    const sigset_t others = add_all_but_stops(&mask);
+    pthread_sigmask(SIG_SETMASK, &others, NULL);
+    wait_while(between, RUNNING);
+  }
   while (!error && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR) {
   }
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  pthread_setcancelstate(cancel, NULL);
   return error;
 }
 

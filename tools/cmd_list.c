@@ -311,14 +311,17 @@ static int list_plugins(gboolean json, gboolean probe) {
   if (probe && !rows)
     return command_fail(json);
   BpPluginList *list = bp_plugin_list();
-  if (json)
+  int status = EXIT_OK;
+  if (!list)
+    status = command_fail(json);
+  else if (json)
     print_json(list, rows);
   else
     print_text(list, rows);
   bp_plugin_list_free(list);
   if (rows)
     g_ptr_array_unref(rows);
-  return EXIT_OK;
+  return status;
 }
 
 int cmd_list(int argc, char **argv) {

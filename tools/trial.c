@@ -64,6 +64,15 @@
 /* How often to check the child if no event reports its end. */
 #define POLL_MS 50
 
+/* Waits are at most WAIT_MS long. If GAP_MS pass between two of them, this process did not run: the
+ * machine or all processes of a job were stopped. That time does not count for the deadline. */
+#define WAIT_MS 500
+#define GAP_MS  1500
+
+/* How long the child must be stopped until the stop is its end. If all processes of a job are
+ * stopped and continued one by one, the child is stopped for a moment while this process runs. */
+#define STOP_MS 200
+
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
 
 static int64_t now_ms(void) {
@@ -324,26 +333,57 @@ static int has_children_left(void) {
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
+/* A child, and what is known about it. */
+typedef struct Child {
+  pid_t pid;
+  int64_t deadline;
+  int64_t checked; /* time of the last check */
+  int64_t stopped; /* since when a signal has stopped the child; 0: it runs */
+  int stop;        /* the signal */
+} Child;
+
+/* Leaves out time during which this process did not run. */
+static void leave_gap_out(Child *child) {
+  int64_t now = now_ms(), gap = now - child->checked;
+  child->checked = now;
+  if (gap < GAP_MS)
+    return;
+  child->deadline += gap;
+  child->stopped = child->stopped ? now : 0;
+}
+
+static int64_t min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t time_left(const Child *child) {
+  int64_t left = child->deadline - child->checked;
+  return child->stopped ? min(left, child->stopped + STOP_MS - child->checked) : left;
+}
+
 /* Returns how the child ended: 1 if it exited or a signal ended it, 0 if a signal stopped it, -1 if
  * it still runs. */
-static int take_end(pid_t child, char *end, size_t size) {
+static int take_end(Child *child, char *end, size_t size) {
   int status;
-  for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
-    if (got != child)
+  leave_gap_out(child);
+  for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
+    if (got != child->pid)
       continue;
     if (WIFEXITED(status))
       return snprintf(end, size, "exit %d", WEXITSTATUS(status)), 1;
     if (WIFSIGNALED(status))
       return snprintf(end, size, "signal %d", WTERMSIG(status)), 1;
-    if (WIFSTOPPED(status))
-      return snprintf(end, size, "stop %d", WSTOPSIG(status)), 0;
+    child->stopped = WIFSTOPPED(status) ? child->checked : 0;
+    child->stop = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
   }
-  return -1;
+  if (!child->stopped || time_left(child) > 0)
+    return -1;
+  return snprintf(end, size, "stop %d", child->stop), 0;
 }
 
 /* Waits until the child ends or is stopped, until the deadline, or until `host` has ended or needs
  * no more; writes the line `end`. Returns 1 if the child ended by itself. */
-static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *end, size_t size) {
+static int watch(Child *child, pid_t host, Words *words, char *end, size_t size) {
   int is_parent_seen = getppid() != 0; /* 0: the host is in another PID namespace */
   sigset_t ended;
   struct signalfd_siginfo info;
@@ -356,12 +396,12 @@ static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *
                          {.fd = words->fd, .events = POLLIN}};
   int is_ended;
   while ((is_ended = take_end(child, end, size)) < 0) {
-    int64_t left = deadline - now_ms();
+    int64_t left = time_left(child);
     if (left <= 0 || (is_parent_seen && getppid() != host) || fds[0].revents) {
       snprintf(end, size, "timeout");
       return 0;
     }
-    poll(fds, 3, (int)(signals < 0 && left > POLL_MS ? POLL_MS : left));
+    poll(fds, 3, (int)min(left, signals < 0 ? POLL_MS : WAIT_MS));
     if (fds[2].revents & POLLHUP) /* the child closed all its output */
       fds[2].fd = -1;
     read_words(words);
@@ -391,7 +431,8 @@ int main(int argc, char **argv) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL); /* signals from the plugin to its parent have no effect */
   prctl(PR_SET_PDEATHSIG, HOST_ENDED);
-  int64_t deadline = now_ms() + milliseconds;
+  Child child = {.checked = now_ms()};
+  child.deadline = child.checked + milliseconds;
   say("helper=1");
   if (prctl(PR_SET_CHILD_SUBREAPER, 1)) {
     say("impossible=cannot become its descendants' reaper: %s", strerror(errno));
@@ -399,20 +440,20 @@ int main(int argc, char **argv) {
   }
   Words words;
   int output = open_words(&words);
-  pid_t child = fork();
-  if (child < 0) {
+  child.pid = fork();
+  if (child.pid < 0) {
     say("impossible=cannot start a process: %s", strerror(errno));
     return 1;
   }
-  if (!child)
+  if (!child.pid)
     run_trial(argv, milliseconds, output);
   if (output >= 0)
     close(output);
   char end[64];
-  int is_ended = watch(child, host, deadline, &words, end, sizeof end);
+  int is_ended = watch(&child, host, &words, end, sizeof end);
   if (is_ended && has_children_left())
     say("left=yes");
-  end_children(child);
+  end_children(child.pid);
   say_words(&words);
   say("end=%s", end);
   return 0;

@@ -74,13 +74,18 @@ static char *find_file(const char *name) {
   return path || is_memory ? path : g_build_filename(BP_PARTS_DIR, name, NULL);
 }
 
+/* The message names this library: another one may have been found first, in LD_LIBRARY_PATH. */
 static const void *refuse(int is_memory, const char *reason) {
-  bp_error_raise(is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME,
-                 is_memory
-                     ? "a part of libbackplane cannot be loaded for want of memory: %s"
-                     : "a part of libbackplane cannot be loaded: %s; install all of Backplane "
-                       "%s",
-                 reason, bp_version());
+  char *own = is_memory ? NULL : bp__own_library();
+  if (is_memory)
+    bp_error_raise(BP_ERROR_MEMORY,
+                   "a part of libbackplane cannot be loaded for want of memory: %s", reason);
+  else
+    bp_error_raise(BP_ERROR_RUNTIME,
+                   "a part of libbackplane cannot be loaded: %s; install all of Backplane %s, to "
+                   "which %s belongs",
+                   reason, bp_version(), own ? own : "libbackplane");
+  free(own);
   return NULL;
 }
 

@@ -73,7 +73,8 @@ static void add_passed(const Subject *subject, int32_t end) {
   if (end > BP_STAGE_FOUND)
     add_ok(subject, BP_STAGE_FOUND,
            g_strdup(subject->plugin->entry ? "linked into the program" : subject->plugin->path));
-  if (end > BP_STAGE_DESCRIPTOR)
+  /* A file for another machine is rejected before its descriptor is read. */
+  if (end > BP_STAGE_DESCRIPTOR && *descriptor->name)
     add_ok(
         subject, BP_STAGE_DESCRIPTOR,
         g_strdup_printf("%s %s, %s", descriptor->name, descriptor->version, descriptor->license));

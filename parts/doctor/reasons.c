@@ -26,7 +26,7 @@ static const BpPluginReason rows[NUM_REASONS] = {
     ROW(FILE_MISSING, FOUND, ERROR, "a link to a plugin leads nowhere",
         "install the package again, or remove the link"),
     ROW(FILE_UNREADABLE, FOUND, ERROR, "the file cannot be read",
-        "give this user the right to read it: chmod a+r"),
+        "give this user the right to read it (chmod a+r), or examine the disk after an I/O error"),
     ROW(RESOURCES, FOUND, ERROR,
         "there are too few descriptors, or there is no memory, to read or load it now",
         "close files or raise `ulimit -n`, then try again: it is not remembered"),

@@ -303,9 +303,7 @@ static int is_mapped_from(void *library, int fd) {
   return loaded.major == probe.major && loaded.minor == probe.minor && loaded.inode == probe.inode;
 }
 
-/* Whether the open file was not written since its descriptor was read. The time of status change is
- * no test: replacing the file changes that time too, and the open file continues to exist. */
-static int is_unwritten(const Plugin *plugin) {
+int bp__plugin_is_unwritten(const Plugin *plugin) {
   struct stat status;
   return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&
          status.st_mtim.tv_sec == plugin->status.st_mtim.tv_sec &&
@@ -353,7 +351,7 @@ static int map(Plugin *plugin, void **library) {
                             "it cannot be loaded: /proc is not mounted, or not that of this "
                             "process (%s)",
                             strerror(errno));
-  if (!is_unwritten(plugin))
+  if (!bp__plugin_is_unwritten(plugin))
     return bp__reason_raise(REASON_FILE_CHANGED,
                             "the file was overwritten after its descriptor was read; try again");
   /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
@@ -371,7 +369,7 @@ static int map(Plugin *plugin, void **library) {
                             "the loader gave another file than the one that was checked; was "
                             "descriptor %d of this process closed?",
                             plugin->fd);
-  if (!is_unwritten(plugin))
+  if (!bp__plugin_is_unwritten(plugin))
     return bp__reason_raise(REASON_FILE_CHANGED,
                             "the file was overwritten while it was loaded; replace plugins by "
                             "renaming, as packages do, and start the program again");

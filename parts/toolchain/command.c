@@ -3,6 +3,7 @@
 
 #include "parts/toolchain/command.h"
 
+#include "core/system/env.h"
 #include "core/system/trust.h"
 #include "parts/spawn.h"
 
@@ -14,10 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Settings with which a compiler writes messages in ASCII and finds its parts. */
+/* Settings with which a compiler writes messages in ASCII and finds its parts, such as `ld`. */
 static char **make_environment(void) {
   static char plain[] = "LC_ALL=C", system_path[] = "PATH=/usr/bin:/bin";
-  char *const settings[] = {plain, bp__is_privileged() ? system_path : NULL, NULL};
+  int has_path = !bp__is_privileged() && bp__env_get("PATH");
+  char *const settings[] = {plain, has_path ? NULL : system_path, NULL};
   return bp__spawn_environment(settings);
 }
 

@@ -26,6 +26,11 @@
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
 
+/* A wait that takes GAP_MS longer than requested, at most WAIT_MS, shows that this process did not
+ * run: the machine or all processes of a job were stopped. The helper does not count that time. */
+#define WAIT_MS 500
+#define GAP_MS  1000
+
 static int64_t now_ms(void) {
   return g_get_monotonic_time() / 1000;
 }
@@ -179,20 +184,33 @@ static void finish_helper(Helper *helper) {
 
 /* ---- Reading the report ------------------------------------------------------------------ */
 
-/* Waits for input. Returns 1; 0 if the helper has ended; -1 if it had to be killed. */
-static int wait_readable(const Helper *helper) {
+/* Waits for input or the helper's end for at most `milliseconds`. Returns poll's result. */
+static int wait_some(Helper *helper, int milliseconds, short *revents) {
   struct pollfd fds[] = {{.fd = helper->report, .events = POLLIN},
                          {.fd = helper->pidfd, .events = POLLIN}};
+  int64_t until = now_ms() + milliseconds;
+  int got = poll(fds, G_N_ELEMENTS(fds), milliseconds);
+  int64_t late = now_ms() - until;
+  if (late >= GAP_MS)
+    helper->deadline += late;
+  *revents = fds[0].revents;
+  return got;
+}
+
+/* Waits for input. Returns 1; 0 if the helper has ended; -1 if it had to be killed. */
+static int wait_readable(Helper *helper) {
   int is_woken = 0;
   for (;;) {
     int64_t until = helper->deadline + (is_woken ? KILL_AFTER_MS : WAKE_AFTER_MS) - now_ms();
-    int got = poll(fds, G_N_ELEMENTS(fds), (int)CLAMP(until, 0, G_MAXINT));
+    short revents;
+    int got = wait_some(helper, (int)CLAMP(until, 0, WAIT_MS), &revents);
     if (got > 0)
-      return fds[0].revents ? 1 : 0;
+      return revents ? 1 : 0;
     if (until > 0)
       continue;
     if (is_woken)
       break;
+    end_trial(helper);
     signal_helper(helper, SIGCONT); /* the plugin may have stopped the helper */
     is_woken = 1;
   }
@@ -282,6 +300,13 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
                                 words ? "\"" : "");
 }
 
+/* Whether people, service managers or the kernel send this signal to all processes of a job. The
+ * sender is unknown, so such an end is no verdict: memory may have run out, or a service ends. */
+static int may_come_from_outside(int number) {
+  return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
+         number == SIGQUIT;
+}
+
 /* `end` is the value of the helper's line `end`: "exit N", "signal N", "stop N" or "timeout". */
 static void judge_end(Trial *trial, const char *end) {
   int number = 0, is_done = last_of(trial, "done") != NULL;
@@ -291,7 +316,7 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_TIMED_OUT, "used up the processor time that it had");
   else if (sscanf(end, "signal %d", &number) == 1) {
     judge(trial, REASON_CRASHED, "crashed (signal %d, %s)", number, g_strsignal(number));
-    trial->is_inconclusive = number == SIGKILL; /* see judge_killed */
+    trial->is_inconclusive = may_come_from_outside(number);
   } else if (sscanf(end, "stop %d", &number) == 1)
     judge(trial, REASON_STOPPED, "stopped the process (signal %d, %s)", number,
           g_strsignal(number));
@@ -307,8 +332,7 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_LEAVES_PROCESSES, "left processes behind that it started, at the latest");
 }
 
-/* The sender of SIGKILL is unknown: memory may have run out, so the next process tries the plugin
- * again. */
+/* See may_come_from_outside. */
 static void judge_killed(Trial *trial) {
   judge(trial, REASON_TRIAL_GARBLED,
         "was not tried to the end: the helper program was killed, by the plugin or from outside,");
@@ -358,6 +382,18 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
   return 0;
 }
 
+/* A fault of a trial whose file was overwritten is no verdict: code and data changed while they
+ * were used. */
+static void excuse_overwritten(const Plugin *plugin, Trial *trial) {
+  if (trial->verdict == REASON_OK || bp__plugin_is_unwritten(plugin))
+    return;
+  g_free(trial->text);
+  trial->verdict = REASON_FILE_CHANGED;
+  trial->is_inconclusive = 1;
+  trial->text = g_strdup("the file was overwritten while it was tried out; replace plugins by "
+                         "renaming, as packages do, and try again");
+}
+
 int bp__trial_try(const Plugin *plugin, Trial *trial) {
   Helper helper;
   if (start_helper(plugin, &helper))
@@ -368,5 +404,7 @@ int bp__trial_try(const Plugin *plugin, Trial *trial) {
   int rc = read_trial(trial, is_stuck, report);
   if (rc)
     bp__trial_clear(trial);
+  else
+    excuse_overwritten(plugin, trial);
   return rc;
 }

@@ -25,7 +25,10 @@
 /* How long it sleeps before it looks whether the worker lives. */
 #define FIRST_SLEEP_NS INT64_C(1000000)
 #define LAST_SLEEP_NS  INT64_C(50000000)
-#define HELLO_MS       20000
+/* A sleep that takes this much longer shows that this process did not run: the machine or all
+ * processes of a job were stopped. That time does not count for the deadline. */
+#define GAP_NS   INT64_C(1000000000)
+#define HELLO_MS 20000
 /* The most log messages that one call passes on. */
 #define MOST_LOGS 256
 
@@ -339,6 +342,15 @@ static int spin(const BpCall *call, uint32_t chunks) {
   return 0;
 }
 
+/* Sleeps until the worker tells of news, or for `sleep` nanoseconds. Returns the time during which
+ * this process did not run. */
+static int64_t await_news(BpWorkerChannel *channel, uint32_t seen, int64_t sleep) {
+  int64_t until = bp_worker_now() + sleep;
+  bp_worker_sleep(&channel->worker_word, seen, &channel->host_sleeps, sleep);
+  int64_t late = bp_worker_now() - until;
+  return late >= GAP_NS ? late : 0;
+}
+
 int32_t bp_call_wait_chunks(BpCall *call, uint32_t chunks) {
   BpSession *session = call->session;
   BpWorkerChannel *channel = call->channel;
@@ -351,7 +363,7 @@ int32_t bp_call_wait_chunks(BpCall *call, uint32_t chunks) {
       return 0;
     if (atomic_load(&session->is_lost))
       return raise_lost(session);
-    bp_worker_sleep(&channel->worker_word, seen, &channel->host_sleeps, sleep);
+    began += await_news(channel, seen, sleep);
     if (is_ready(call, chunks))
       return 0;
     if (has_ended(session))

@@ -99,6 +99,19 @@ static void test_file_that_is_no_program(void) {
   g_assert_nonnull(strstr(bp_error_message(), "Permission denied"));
 }
 
+static void test_absent_path(void) {
+  g_autofree char *path = g_strdup(g_getenv("PATH"));
+  if (!g_file_test("/usr/bin/cc", G_FILE_TEST_IS_EXECUTABLE)) {
+    g_test_skip("no /usr/bin/cc");
+    return;
+  }
+  begin("absent-path");
+  g_unsetenv("BACKPLANE_CC");
+  g_unsetenv("PATH");
+  assert_compiles();
+  g_setenv("PATH", path, TRUE);
+}
+
 /* ---- The compiler's end ------------------------------------------------------------------ */
 
 /* A compiler that kills itself in its first run, after writing half of the file. */
@@ -216,6 +229,32 @@ static void test_signals_of_the_application(void) {
   g_assert_nonnull(strstr(text, "SigBlk:\t0000000000000000"));
   guint64 ignored = g_ascii_strtoull(strstr(text, "SigIgn:") + 7, NULL, 16);
   g_assert_cmpuint(ignored >> (SIGPIPE - 1) & 1, ==, 0);
+}
+
+/* The compiler stops its process group, as Ctrl-Z in a terminal does. */
+static int compile_in_a_group(void) {
+  setpgid(0, 0);
+  assert_compiles();
+  return 0;
+}
+
+static void test_stop_of_a_job(void) {
+  int status = 0;
+  begin("job");
+  use_compiler("cc-of-job", "kill -TSTP 0; exec cc \"$@\"");
+  pid_t child = fork();
+  if (!child)
+    _exit(compile_in_a_group());
+  gint64 until = g_get_monotonic_time() + 10 * G_USEC_PER_SEC;
+  while (waitpid(child, &status, WNOHANG | WUNTRACED) == 0 && g_get_monotonic_time() < until)
+    g_usleep(1000);
+  int is_stopped = WIFSTOPPED(status);
+  do {
+    kill(-child, SIGCONT);
+    g_usleep(1000);
+  } while (waitpid(child, &status, WNOHANG) == 0);
+  g_assert_true(is_stopped);
+  g_assert_cmpint(status, ==, 0);
 }
 
 /* ---- Remaining files --------------------------------------------------------------------- */
@@ -393,11 +432,13 @@ int main(int argc, char **argv) {
   ADD("relative_path_is_one_of_this_process", test_relative_path);
   ADD("relative_folder_of_PATH_is_one_of_this_process", test_relative_folder_of_the_path);
   ADD("file_that_is_no_program_is_denied", test_file_that_is_no_program);
+  ADD("absent_PATH_is_that_of_the_system", test_absent_path);
   ADD("half_a_file_is_not_kept_where_SIGCHLD_is_ignored", test_ignored_children);
   ADD("application_that_waits_for_any_child_takes_nothing_and_sees_nothing",
       test_application_that_waits_for_any_child);
   ADD("children_of_the_application_stay_its_own", test_children_of_the_application);
   ADD("signals_of_the_application_do_not_reach_it", test_signals_of_the_application);
+  ADD("job_is_stopped_while_its_compiler_runs", test_stop_of_a_job);
   ADD("exported_library_has_the_mode_of_the_umask_which_is_not_touched",
       test_mode_of_an_exported_library);
   ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);

@@ -159,6 +159,14 @@ static void test_stages_are_in_order(void) {
   bp_error_clear();
 }
 
+static void test_no_stage_without_a_text(void) {
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    if (!*finding->text || *finding->text == ' ' || *finding->text == ',')
+      g_error("%s: stage %d says \"%s\"", finding->path, finding->stage, finding->text);
+  }
+}
+
 static void test_no_diagnosis_is_an_error(void) {
   g_assert_cmpint(bp_plugin_diagnosis_size(NULL), ==, 0);
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
@@ -471,6 +479,7 @@ int main(int argc, char **argv) {
 #define ADD(path, test) g_test_add_func("/doctor/" path, test)
   ADD("every-code-has-a-plugin-PLG-23", test_every_code_has_a_plugin);
   ADD("stages-are-in-order-PLG-25", test_stages_are_in_order);
+  ADD("no-stage-has-an-empty-text", test_no_stage_without_a_text);
   ADD("no-diagnosis-is-an-error", test_no_diagnosis_is_an_error);
   ADD("good-plugin-passes-every-stage-PLG-25", test_good_plugin_passes_every_stage);
   ADD("writable-plugin-is-reported-and-tried-PLG-16", test_writable_plugin_is_reported_and_tried);

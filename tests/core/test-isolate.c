@@ -477,6 +477,22 @@ static void test_kernel_that_hangs_loses_the_device(void) {
   assert_kernel_loses_device("stop", "did not answer before BACKPLANE_WORKER_DEADLINE");
 }
 
+/* A child stops this process during a kernel, for longer than the deadline, as a batch system
+ * does. */
+static void test_pause_of_the_host_loses_no_device(void) {
+  choose_device();
+  pid_t host = getpid(), child = fork();
+  if (!child) {
+    g_usleep(300000);
+    kill(host, SIGSTOP);
+    g_usleep(2500000);
+    kill(host, SIGCONT);
+    _exit(0);
+  }
+  assert_ok(launch(device, "nap", NULL, 0));
+  g_assert_cmpint(waitpid(child, NULL, 0), ==, child);
+}
+
 static void test_answer_that_is_garbled_loses_the_device(void) {
   assert_kernel_loses_device("garble-size", "gave an answer that is too long");
   assert_kernel_loses_device("garble-error", "gave an answer that cannot be read");
@@ -743,6 +759,7 @@ int main(int argc, char **argv) {
   TEST("kernel-that-crashes-loses-the-device", test_kernel_that_crashes_loses_the_device);
   TEST("kernel-that-exits-loses-the-device", test_kernel_that_exits_loses_the_device);
   TEST("kernel-that-hangs-loses-the-device", test_kernel_that_hangs_loses_the_device);
+  TEST("pause-of-the-host-loses-no-device", test_pause_of_the_host_loses_no_device);
   TEST("answer-that-is-garbled-loses-the-device", test_answer_that_is_garbled_loses_the_device);
   TEST("log-callback-may-use-the-lost-device", test_log_callback_may_use_the_lost_device);
   TEST("worker-that-was-killed-is-found-by-the-next-call",

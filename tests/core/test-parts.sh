@@ -45,6 +45,10 @@ truncated_part_is_named() {
     fails 1 'backplane-target.so: it is truncated' with target "$work/start" "${compile[@]}"
 }
 
+library_that_lacks_a_part_is_named() {
+  fails 1 "to which $work/lib/libbackplane.so." with plugins "$work/text" list
+}
+
 message_without_advice_stays() {
   local typo=(compile "$model" --shape image=1x1x28x28 --target lvlm -o "$work/digits.so")
   fails 1 "the target kind 'lvlm';" with hints "$work/text" "${typo[@]}" &&
@@ -77,6 +81,7 @@ numbers_need_no_part() {
 
 ok parts/damaged-part-is-named fails 1 'backplane-target.so: ' with target "$work/text" "${compile[@]}"
 ok parts/truncated-part-is-named truncated_part_is_named
+ok parts/library-that-lacks-a-part-is-named library_that_lacks_a_part_is_named
 ok parts/fifo-in-place-of-a-part-is-named fails 1 'backplane-target.so: it is not a regular file' \
   with target "$work/fifo" "${compile[@]}"
 ok parts/another-part-under-the-name-is-refused fails 1 'backplane-target.so: it is another part' \

@@ -197,6 +197,15 @@ static void test_helper_that_is_killed(void) {
   }
 }
 
+/* SIGTERM may come from a service manager that ends all processes of a service. */
+static void test_trial_that_is_terminated(void) {
+  begin("term.so", "term");
+  for (int i = 0; i < 2; i++) {
+    assert_says("term.so", "unusable", "crashed (signal 15");
+    g_assert_cmpint(count_traces(), ==, 1);
+  }
+}
+
 /* ---- Limits ------------------------------------------------------------------------------ */
 
 static int num_processes;
@@ -404,6 +413,13 @@ static void test_deadline_that_is_nearly_nothing(void) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
+static void test_paused_job(void) {
+  begin("paused.so", "pause-job");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "1", TRUE);
+  assert_says("paused.so", "active", "");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
 /* ---- The file ---------------------------------------------------------------------------- */
 
 /* The trial overwrites the plugin's file in place, as cp would at that moment. */
@@ -415,6 +431,14 @@ static void test_overwritten_file(void) {
   g_assert_cmpint(count_traces(), ==, 1);
   g_unsetenv("BP_DEFECT_OVERWRITTEN_FILE");
   assert_says("overwritten.so", "active", "");
+}
+
+static void test_crash_of_overwritten_file(void) {
+  begin("written.so", "overwritten-crash");
+  g_autofree char *path = plugin_file_path("written.so");
+  g_setenv("BP_DEFECT_OVERWRITTEN_FILE", path, TRUE);
+  assert_says("written.so", "unusable", "was overwritten while it was tried out");
+  g_unsetenv("BP_DEFECT_OVERWRITTEN_FILE");
 }
 
 /* ---- Its descriptors --------------------------------------------------------------------- */
@@ -541,6 +565,7 @@ int main(int argc, char **argv) {
       test_nothing_is_remembered_of_a_wrong_program);
   ADD("missing_helper_program_lets_plugins_run_PLG-26", test_missing_program);
   ADD("killed_helper_program_is_not_remembered_PLG-9", test_helper_that_is_killed);
+  ADD("terminated_trial_is_not_remembered_PLG-9", test_trial_that_is_terminated);
   ADD("limit_of_processes_lets_nothing_run_untried_PLG-5", test_limit_of_processes);
   ADD("limit_of_stack_is_a_condition_of_the_verdict_PLG-9", test_limit_of_stack);
   ADD("limit_of_memory_is_not_remembered_PLG-9", test_limit_of_memory);
@@ -553,7 +578,9 @@ int main(int argc, char **argv) {
   ADD("library_of_the_current_folder_is_tried_with_PLG-9", test_current_folder_of_the_loader);
   ADD("deadline_that_is_nearly_nothing_is_no_word_for_none_PLG-26",
       test_deadline_that_is_nearly_nothing);
+  ADD("pause_of_all_processes_does_not_count_for_the_deadline_PLG-26", test_paused_job);
   ADD("file_that_is_overwritten_during_its_trial_is_not_loaded_PLG-12", test_overwritten_file);
+  ADD("crash_after_the_file_was_overwritten_is_no_verdict_PLG-26", test_crash_of_overwritten_file);
   ADD("descriptors_that_a_plugin_takes_get_no_report", test_taken_descriptors);
   ADD("proc_of_another_PID_namespace_serves_PLG-6", test_proc_of_another_namespace);
   ADD("children_in_another_PID_namespace_are_tried_and_not_its_first_PLG-8",

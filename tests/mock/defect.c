@@ -21,8 +21,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define PAUSE_SECONDS 3
 
 #define NAME  "defect-azazazazazazaz"
 #define ENTRY bp_plugin_entry_defect_azazazazazazaz
@@ -284,6 +287,47 @@ static void overwrite_file(void) {
     close(fd);
 }
 
+static void overwrite_and_crash(void) {
+  overwrite_file();
+  crash();
+}
+
+/* The kernel kills a trial when its helper ends. */
+static int is_trial(void) {
+  int number = 0;
+  return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
+}
+
+static pid_t parent_of(pid_t pid) {
+  char path[64];
+  int parent = 0;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  FILE *file = fopen(path, "r");
+  if (!file || fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1)
+    crash();
+  fclose(file);
+  return parent;
+}
+
+/* A process outside of the job stops the host, the helper and this process, and continues them
+ * later, as a batch system does. */
+static void pause_job(void) {
+  if (!is_trial())
+    return;
+  const pid_t job[] = {parent_of(getppid()), getppid(), getpid()};
+  pid_t outside = fork();
+  if (outside) {
+    waitpid(outside, NULL, 0);
+    return;
+  }
+  for (int i = 0; i < 3; i++)
+    kill(job[i], SIGSTOP);
+  sleep(PAUSE_SECONDS);
+  for (int i = 0; i < 3; i++)
+    kill(job[i], SIGCONT);
+  _exit(0);
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
@@ -320,13 +364,9 @@ static const struct {
     {"take-descriptors", take_descriptors},
     {"change-process", change_process},
     {"overwritten", overwrite_file},
+    {"overwritten-crash", overwrite_and_crash},
+    {"pause-job", pause_job},
 };
-
-/* The kernel kills a trial when its helper ends. */
-static int is_trial(void) {
-  int number = 0;
-  return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
-}
 
 /* Whether the act whose name has that length is due at this place. */
 static int is_due(size_t length, const char *place) {

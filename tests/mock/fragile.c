@@ -335,7 +335,9 @@ static int32_t run(const char *name, const BpValue *args, int32_t num_args) {
     const char *pid = getenv("BACKPLANE_FRAGILE_HOST");
     if (!pid || kill(atoi(pid), 0))
       return bp_plugin_raise(&host, BP_ERROR_IO, "fragile: %s", strerror(errno));
-  } else if (!strcmp(name, "starve"))
+  } else if (!strcmp(name, "nap"))
+    usleep(3200000);
+  else if (!strcmp(name, "starve"))
     starve();
   else if (!strcmp(name, "fail-event"))
     fails_next = 1;
@@ -346,10 +348,10 @@ static int32_t run(const char *name, const BpValue *args, int32_t num_args) {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-static const char *const names[] = {"add",         "fail",          "segv",   "abort",
-                                    "exit",        "kill",          "stop",   "hang",
-                                    "garble-size", "garble-error",  "starve", "make-file",
-                                    "signal-host", "garble-chunks", "tire",   "fail-event"};
+static const char *const names[] = {
+    "add",         "fail",          "segv",        "abort",        "exit",   "kill",
+    "stop",        "hang",          "garble-size", "garble-error", "starve", "make-file",
+    "signal-host", "garble-chunks", "tire",        "fail-event",   "nap"};
 #define NUM_NAMES (sizeof names / sizeof *names)
 /* A module with many more functions: "add" under other names. */
 #define NUM_MORE 5000

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let system calls of commands that write files fail once, by strace, or kill the command at the call. A file of the
-user is whole: the old one or the new one. A command that succeeds has written all of its files, the same as without
-faults; one that fails says why, and leaves no other file. Prints TAP. Arguments: build folder, model; then --sample,
-or names of cases, or none for all."""
+"""Let system calls of commands fail once, by strace, or kill the command at the call. A file of the user is whole: the
+old one or the new one. A command that succeeds has written all of its files, and the same output, as without faults,
+or its output names the fault; one that fails says why, and leaves no other file. Prints TAP. Arguments: build folder,
+model; then --sample, or names of cases, or none for all."""
 
+import errno
 import os
 import re
 import shutil
@@ -27,18 +28,42 @@ ERRORS = {
     "fsync": ["EIO"],
     "clone": ["EAGAIN"],
 }
+# The errors of calls of commands that write no file.
+READ_ERRORS = {
+    "openat": ["EMFILE", "ENOMEM"],
+    "read": ["EINTR", "EIO"],
+    "pread64": ["EIO"],
+    "write": ["EINTR", "ENOSPC"],
+    "mmap": ["ENOMEM"],
+    "newfstatat": ["ENOMEM"],
+    "getdents64": ["EIO"],
+    "fcntl": ["EMFILE"],
+    "pipe2": ["EMFILE"],
+    "clone": ["EAGAIN"],
+}
 SHAPE = ["--shape", "image=1x1x28x28"]
 COMMANDS = {
     "compile": ["compile", "model.onnx", *SHAPE, "--target", "c", "--output", "out.so", "--dump", "dump"],
     "profile": ["profile", "model.so", "--device", "cpu", "--runs", "1", "--seconds", "0", "--dump-dir", "dump"],
+}
+READERS = {
+    "list": ["list"],
+    "probe": ["list", "--probe", "--json"],
+    "doctor": ["doctor", "--json"],
+    "inspect": ["inspect", "model", "model.so", "--json"],
+    "bench": ["bench", "model.so", "--device", "cpu", "--seconds", "0", "--json"],
+    "cache": ["cache", "size", "--json"],
 }
 TEMPORARY = r"tmp/|.*(\.[0-9a-f]{8}\.tmp|\.backplane-[0-9a-f]{16})$"
 
 
 class Command:
     def __init__(self, build, model, name, folder):
-        self.program, self.arguments = os.path.join(build, "backplane"), COMMANDS[name]
-        self.folder, self.model, self.library = folder, model, None
+        self.name = name
+        self.program, self.arguments = os.path.join(build, "backplane"), {**COMMANDS, **READERS}[name]
+        self.statuses = (0, 1, 3, 4, 5) if name == "doctor" else (0, 1)
+        self.errors = READ_ERRORS if name in READERS else ERRORS
+        self.folder, self.model, self.library, self.plugins = folder, model, None, None
 
     def begin(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -62,9 +87,11 @@ class Command:
 
     def run(self, before=(), arguments=None):
         environment = dict(os.environ, TMPDIR=os.path.join(self.folder, "tmp"), BACKPLANE_NUM_THREADS="1")
+        if self.plugins:
+            environment["BACKPLANE_PLUGIN_PATH"] = self.plugins
         done = subprocess.run([*before, self.program, *(arguments or self.arguments)], cwd=self.folder, env=environment, timeout=SECONDS,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-        return done.returncode, done.stderr.decode(errors="replace")
+        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
 def count_calls(command, trace):
@@ -81,17 +108,30 @@ def count_calls(command, trace):
     return loading or {}, counts
 
 
-def check(command, old, new, call, number, fault):
+def leave_measures_out(text):
+    """Leave out numbers, and names: without /proc/cpuinfo the CPU has its architecture's name."""
+    return re.sub(r'"name": ".*"|[0-9.]+(e-?[0-9]+)?', "", text)
+
+
+def names_fault(text, fault):
+    """Return whether the text has the error of a call, or the loader's own words for a lack of memory."""
+    return os.strerror(getattr(errno, fault)) in text or "failed to map segment" in text
+
+
+def check(command, old, new, said_before, call, number, fault):
     what = "signal=KILL" if fault == KILL else "error=" + fault
     command.begin()
-    status, said = command.run(["strace", "-qqq", "-o", "/dev/null", "-e", "trace=" + call, "-e", f"inject={call}:{what}:when={number}"])
+    status, output, said = command.run(["strace", "-qqq", "-o", "/dev/null", "-e", "trace=" + call, "-e", f"inject={call}:{what}:when={number}"])
     faults, found = [], command.read()
     for path in sorted(set(old) | set(found)):
         if found.get(path) not in (old.get(path), new.get(path)) and not (fault == KILL and re.match(TEMPORARY, path)):
             faults.append(f"{path} is neither the old file nor the new one")
     if status == 0 and any(found.get(path) != new[path] for path in new):
         faults.append("it succeeds without all of its files")
-    if fault != KILL and status not in (0, 1) or status == 1 and not said:
+    is_other = command.name in READERS and leave_measures_out(output) != leave_measures_out(said_before)
+    if status == 0 and is_other and not names_fault(output + said, fault):
+        faults.append(f"it succeeds with other output, and does not name the fault: {output[-300:]}")
+    if fault != KILL and status not in command.statuses or status == 1 and not said:
         faults.append(f"status {status}: {said[-300:]}")
     return faults
 
@@ -100,8 +140,12 @@ def main():
     build, model, names = sys.argv[1], sys.argv[2], sys.argv[3:]
     work, number, library = tempfile.mkdtemp(prefix="backplane-faults-"), 0, os.path.join(tempfile.mkdtemp(), "model.so")
     build = os.path.join(build, ".libs") if os.path.exists(os.path.join(build, ".libs", "backplane")) else build
-    for name in COMMANDS:
+    plugins = os.path.join(work, "plugins")
+    os.mkdir(plugins)
+    shutil.copy(os.path.join(build, "backplane-cpu.so"), plugins)
+    for name in [*COMMANDS, *READERS]:
         command = Command(build, model, name, os.path.join(work, name))
+        command.plugins = plugins if name in READERS else None
         if name != "compile":
             command.library = library
         old, result, new = command.begin(), command.run(), command.read()
@@ -109,13 +153,14 @@ def main():
         if name == "compile":
             shutil.copy(os.path.join(command.folder, "out.so"), library)
         loading, counts = count_calls(command, os.path.join(work, "trace"))
-        cases = [(call, at, fault) for call, faults in ERRORS.items() for fault in faults
+        cases = [(call, at, fault) for call, faults in command.errors.items() for fault in faults
                  for at in range(loading.get(call, 0) + 1, counts.get(call, 0) + 1)]
-        for call, at, fault in cases[:: max(1, len(cases) // 25)] if names == ["--sample"] else cases:
+        share = 20 if name in READERS else 25
+        for call, at, fault in cases[:: max(1, len(cases) // share)] if names == ["--sample"] else cases:
             case = f"{name}_{call}_{at}_{fault}"
             if names and names != ["--sample"] and case not in names:
                 continue
-            faults, number = check(command, old, new, call, at, fault), number + 1
+            faults, number = check(command, old, new, result[1], call, at, fault), number + 1
             print("\n".join([("not " if faults else "") + f"ok {number} {case}"] + ["# " + f for f in faults]), flush=True)
     print(f"1..{number}")
     shutil.rmtree(work)

@@ -271,6 +271,12 @@ compiles_for_the_device_named() {
     predicts "$work/here.so" "$digits/images/7-3710.png" --device opencl
 }
 
+# PoCL's compiler waits for `ld`.
+driver_waits_for_its_children() {
+  says '"opencl:0"' env --ignore-signal=CHLD POCL_CACHE_DIR="$work/pocl" "$backplane" run "$digits/digits.onnx" --shape $shape --device opencl \
+    --input "image=$digits/images/7-3710.png" --json
+}
+
 portable_code_is_for_the_least_cpu() {
   local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/any.so" --portable)
   says "  c: for every cpu of this architecture" "${digits_of[@]}" && predicts "$work/any.so" "$digits/images/7-3710.png" &&
@@ -623,6 +629,7 @@ if "$backplane" list | grep -q '^opencl '; then
   ok second-device-that-a-library-takes-is-told second_device_is_told
   ok target-without-thread-axes-is-told fails 1 "not a kernel, as the target attribute thread_axes has it" "$backplane" compile "$digits/digits.onnx" --target "opencl -thread_axes=false" --shape $shape -o "$work/x.so"
   ok compile-is-for-the-device-that-is-named compiles_for_the_device_named
+  ok driver-waits-for-its-children-where-SIGCHLD-is-ignored driver_waits_for_its_children
   ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi

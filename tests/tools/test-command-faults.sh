@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# System calls of commands that write files fail once: a sample, or all with BP_TEST_LONG.
+# System calls of commands fail once: a sample, or all with BP_TEST_LONG.
 set -u
 if ! command -v python3 >/dev/null; then
   echo "1..0 # SKIP no python3"
