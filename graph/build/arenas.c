@@ -15,13 +15,9 @@
 #include "graph/build/build.h"
 #include "graph/ops/control.h"
 
-typedef struct Span {
-  int32_t first, last; /* first group: computes the value; last group: reads it last */
-} Span;
-
 typedef struct Planned {
   const BpGraphValue *value;
-  Span span;
+  BpSpan span;
   int32_t place, stage;
   double likely; /* bytes */
 } Planned;
@@ -131,13 +127,17 @@ static int32_t arena_for(BpProgramPlan *plan, int32_t place, int32_t stage) {
   return (int32_t)plan->arenas->len - 1;
 }
 
-static bool is_free(const BpProgramPart *part, Span span) {
-  for (guint i = 0; i < part->spans->len; i++) {
-    const Span *other = &g_array_index(part->spans, Span, i);
-    if (span.first <= other->last && other->first <= span.last)
-      return false;
+int32_t bp__span_gap(const GArray *spans, BpSpan span) {
+  int32_t gap = INT32_MAX - 1;
+  for (guint i = 0; i < spans->len; i++) {
+    const BpSpan *other = &g_array_index(spans, BpSpan, i);
+    int32_t distance =
+        span.first > other->last ? span.first - other->last : other->first - span.last;
+    if (distance <= 0)
+      return -1;
+    gap = MIN(gap, distance);
   }
-  return true;
+  return gap;
 }
 
 /* The smallest free part; a new part if none is free. */
@@ -145,7 +145,7 @@ static int32_t part_for(BpProgramPlan *plan, const Planned *planned) {
   int32_t arena = arena_for(plan, planned->place, planned->stage), best = -1;
   for (guint i = 0; i < plan->parts->len; i++) {
     const BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, i);
-    if (part->arena == arena && is_free(part, planned->span))
+    if (part->arena == arena && bp__span_gap(part->spans, planned->span) >= 0)
       best = (int32_t)i; /* parts are made in decreasing size, so a later one is smaller */
   }
   if (best >= 0)
@@ -153,7 +153,7 @@ static int32_t part_for(BpProgramPlan *plan, const Planned *planned) {
   const BpProgramPart part = {
       .arena = arena,
       .number = g_array_index(plan->arenas, BpProgramArena, (guint)arena).num_parts++,
-      .spans = g_array_new(FALSE, FALSE, sizeof(Span)),
+      .spans = g_array_new(FALSE, FALSE, sizeof(BpSpan)),
       .values = g_ptr_array_new()};
   g_array_append_val(plan->parts, part);
   return (int32_t)plan->parts->len - 1;
