@@ -24,7 +24,8 @@ typedef struct Planner {
   int32_t *root;  /* value whose storage a value uses, by value id */
   int32_t *last;  /* last group that reads a root value */
   GArray *values; /* Planned */
-  GArray **spans; /* intervals in which a storage is in use, by storage id; NULL: it is not shared */
+  GArray *
+      *spans; /* intervals in which a storage is in use, by storage id; NULL: it is not shared */
 } Planner;
 
 static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
