@@ -14,7 +14,8 @@ dist_measurements_DATA = docs/measurements/bridges-2026-11-27.md docs/measuremen
 	docs/measurements/models-2026-11-22.md docs/measurements/models-2026-11-27.md docs/measurements/open-2026-11-29.md \
 	docs/measurements/plugin-hosts-2026-11-21.md \
 	docs/measurements/coverage-2026-11-23.md docs/measurements/devices-2026-11-26.md \
-	docs/measurements/memory-2026-11-25.md docs/measurements/onnx-cases-2026-11-25.md docs/measurements/operators.md \
+	docs/measurements/memory-2026-11-25.md docs/measurements/memory-2026-11-29.md \
+	docs/measurements/onnx-cases-2026-11-25.md docs/measurements/operators.md \
 	docs/measurements/opencl.md docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md
 
 # The script beside the picture draws it; a test compares the script's output with the picture.

@@ -8,20 +8,29 @@
  * variable a condition depends decides it, because outer loops may contain much other code. A
  * condition that also depends on variables of vectors and unrolled loops is decided except in the
  * few iterations in which their lanes differ. A condition that no surrounding loop decides, because
- * all its variables are outside, becomes an IF around the loop. The growth of the code is
- * limited. */
+ * all its variables are outside, becomes an IF around the loop. The growth of the code is limited,
+ * by its writes and by the elements that vectors load one by one: such a vector is as much code as
+ * many writes. */
 
 #include "compiler/lower/lowering.h"
 
 /* The maximum number of writes added to a function; the writes of an unrolled loop count once for
  * each iteration. */
 #define MAX_GROWTH 512
+/* The maximum number of elements added to a function that vectors load one by one. */
+#define MAX_GATHERED 512
+/* In a function whose vectors load elements one by one: the limits of both for divisions that only
+ * save the minimum of an index outside of the innermost loop. */
+#define MAX_INDEX_GROWTH   32
+#define MAX_INDEX_GATHERED 128
 /* The maximum number of conditions of one loop that are examined. */
 #define MAX_CHOICES 32
 
 typedef struct Partition {
   BpLowering *lowering;
-  int64_t growth; /* writes added so far */
+  int64_t growth;    /* writes added so far */
+  int64_t gathered;  /* elements loaded one by one, added so far */
+  bool has_gathered; /* whether the function had such elements before */
 } Partition;
 
 /* A comparison, MIN or MAX that chooses its first side exactly if `difference` >= 0. */
@@ -37,6 +46,7 @@ typedef struct Scan {
   Choice choices[MAX_CHOICES];
   int32_t count;
   bool is_foreign; /* whether the body has a statement that is not divided */
+  bool is_spent;   /* whether a division was refused because of its writes */
 } Scan;
 
 static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node);
@@ -244,9 +254,12 @@ static int claim_choice(const Scan *scan, Choice *choice) {
   return choice->difference ? 1 : -1;
 }
 
+static bool is_limit(const BpIrNode *node) {
+  return node->kind == BP_IR_MIN || node->kind == BP_IR_MAX;
+}
+
 static bool is_choice(const BpIrNode *node) {
-  bool chooses = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || node->kind == BP_IR_MIN ||
-                 node->kind == BP_IR_MAX;
+  bool chooses = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || is_limit(node);
   return chooses && bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64());
 }
 
@@ -351,41 +364,152 @@ static int scan_statement(Scan *scan, const BpIrNode *node) {
 
 /* ---- Weight ------------------------------------------------------------------------------ */
 
-/* The number of writes of a statement, after unrolling. */
-static int64_t weight_of(const BpIrNode *node) {
-  int64_t total = 0, times = 1;
-  switch (node->kind) {
-  case BP_IR_EVALUATE:
-    return 1;
-  case BP_IR_FOR:
-    if (node->int_value == BP_IR_FOR_UNROLLED)
-      times = node->operands[2]->int_value;
-    total = weight_of(node->operands[3]);
-    break;
-  case BP_IR_LET:
-    return weight_of(node->operands[2]);
-  case BP_IR_ALLOCATE:
-    return weight_of(node->operands[1]);
-  case BP_IR_IF:
-  case BP_IR_SEQ:
-    for (int32_t i = node->kind == BP_IR_IF; i < node->num_operands && total < MAX_GROWTH; i++)
-      total += weight_of(node->operands[i]);
-    return total;
-  default:
-    return 1;
-  }
-  return times > MAX_GROWTH ? times : total * times;
+/* The size of the code for a statement, after unrolling. */
+typedef struct Weight {
+  int64_t writes;
+  int64_t gathered; /* elements that vectors load one by one */
+} Weight;
+
+/* The surrounding loops whose iterations become the lanes of a vector. */
+typedef struct Lanes {
+  BpIrMap vars; /* a variable that differs among lanes -> itself if consecutive lanes have
+                 * consecutive values, else its value */
+  int64_t count;
+  int64_t gathered; /* of the visited expression */
+} Lanes;
+
+static int visit_lane(void *context, const BpIrNode *node) {
+  return bp__ir_map_get(context, node) != NULL;
 }
 
-/* Whether `parts` may replace `node`; if so, their growth is counted. */
-static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNode *const *parts,
-                       int32_t count) {
-  int64_t growth = -weight_of(node);
-  for (int32_t i = 0; i < count; i++)
-    growth += weight_of(parts[i]);
-  if (growth > 0 && partition->growth + growth > MAX_GROWTH)
+static bool differs(Lanes *lanes, const BpIrNode *node) {
+  return bp__ir_visit_once(node, visit_lane, &lanes->vars) != 0;
+}
+
+static int visit_jump(void *context, const BpIrNode *node) {
+  Lanes *lanes = context;
+  const BpIrNode *value = bp__ir_map_get(&lanes->vars, node);
+  switch (node->kind) {
+  case BP_IR_DIV:
+  case BP_IR_MOD:
+  case BP_IR_FLOORDIV:
+  case BP_IR_FLOORMOD:
+  case BP_IR_MIN:
+  case BP_IR_MAX:
+  case BP_IR_SELECT:
+  case BP_IR_CALL:
+    return differs(lanes, node);
+  default:
+    return value && value != node;
+  }
+}
+
+/* Whether lanes that follow each other have values of an index that do not. */
+static bool jumps(Lanes *lanes, const BpIrNode *index) {
+  return bp__ir_visit_once(index, visit_jump, lanes) != 0;
+}
+
+static int visit_read(void *context, const BpIrNode *node) {
+  Lanes *lanes = context;
+  bool is_gathered = false;
+  if (node->kind != BP_IR_CALL || strcmp(node->str_value, BP__TE_READ) != 0)
+    return 0;
+  for (int32_t i = 1; i < node->num_operands && !is_gathered; i++)
+    is_gathered = jumps(lanes, node->operands[i]);
+  lanes->gathered += is_gathered ? lanes->count : 0;
+  return 0;
+}
+
+static Weight weight_of(Lanes *lanes, const BpIrNode *node);
+
+static Weight weight_of_loop(Lanes *lanes, const BpIrNode *loop) {
+  const BpIrNode *const *x = loop->operands;
+  int64_t outer = lanes->count;
+  if (loop->int_value == BP_IR_FOR_VECTORIZED && bp__ir_map_set(&lanes->vars, x[0], x[0]) == 0)
+    lanes->count *= x[2]->int_value;
+  Weight weight = weight_of(lanes, x[3]);
+  lanes->count = outer;
+  if (loop->int_value != BP_IR_FOR_UNROLLED)
+    return weight;
+  int64_t times = x[2]->int_value;
+  if (times > MAX_GROWTH)
+    return (Weight){times, times};
+  return (Weight){weight.writes * times, weight.gathered * times};
+}
+
+static Weight weight_of_let(Lanes *lanes, const BpIrNode *let) {
+  const BpIrNode *const *x = let->operands;
+  if (lanes->count > 1 && differs(lanes, x[1]))
+    bp__ir_map_set(&lanes->vars, x[0], jumps(lanes, x[1]) ? x[1] : x[0]);
+  return weight_of(lanes, x[2]);
+}
+
+static Weight weight_of(Lanes *lanes, const BpIrNode *node) {
+  Weight total = {0};
+  switch (node->kind) {
+  case BP_IR_FOR:
+    return weight_of_loop(lanes, node);
+  case BP_IR_LET:
+    return weight_of_let(lanes, node);
+  case BP_IR_ALLOCATE:
+    return weight_of(lanes, node->operands[1]);
+  case BP_IR_IF:
+  case BP_IR_SEQ:
+    for (int32_t i = node->kind == BP_IR_IF; i < node->num_operands && total.writes < MAX_GROWTH;
+         i++) {
+      Weight weight = weight_of(lanes, node->operands[i]);
+      total.writes += weight.writes;
+      total.gathered += weight.gathered;
+    }
+    return total;
+  case BP_IR_EVALUATE:
+    lanes->gathered = 0;
+    if (lanes->count > 1)
+      bp__ir_visit_once(node, visit_read, lanes);
+    return (Weight){1, lanes->gathered};
+  default:
+    return (Weight){1, 0};
+  }
+}
+
+static Weight weigh(const BpIrNode *node) {
+  Lanes lanes = {.count = 1};
+  Weight weight = weight_of(&lanes, node);
+  bp__ir_map_clear(&lanes.vars);
+  return weight;
+}
+
+static bool has_serial_loop(const BpIrNode *node) {
+  bool has = node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_SERIAL;
+  if (node->kind != BP_IR_FOR && node->kind != BP_IR_LET && node->kind != BP_IR_ALLOCATE &&
+      node->kind != BP_IR_IF && node->kind != BP_IR_SEQ)
     return false;
-  partition->growth += growth > 0 ? growth : 0;
+  for (int32_t i = 0; i < node->num_operands && !has; i++)
+    has = has_serial_loop(node->operands[i]);
+  return has;
+}
+
+/* Whether `parts` may replace `node`; if so, their growth is counted. `is_index` says that the
+ * choice is the minimum or maximum of an index and changes in no innermost loop. */
+static bool can_afford(Scan *scan, const BpIrNode *node, const BpIrNode *const *parts,
+                       int32_t count, bool is_index) {
+  Partition *partition = scan->partition;
+  is_index = is_index && partition->has_gathered;
+  int64_t max_writes = is_index ? MAX_INDEX_GROWTH : MAX_GROWTH;
+  int64_t max_gathered = is_index ? MAX_INDEX_GATHERED : MAX_GATHERED;
+  Weight whole = weigh(node);
+  Weight growth = {-whole.writes, -whole.gathered};
+  for (int32_t i = 0; i < count; i++) {
+    Weight part = weigh(parts[i]);
+    growth.writes += part.writes;
+    growth.gathered += part.gathered;
+  }
+  scan->is_spent = growth.writes > 0 && partition->growth + growth.writes > MAX_GROWTH;
+  if ((growth.writes > 0 && partition->growth + growth.writes > max_writes) ||
+      (growth.gathered > 0 && partition->gathered + growth.gathered > max_gathered))
+    return false;
+  partition->growth += growth.writes > 0 ? growth.writes : 0;
+  partition->gathered += growth.gathered > 0 ? growth.gathered : 0;
   return true;
 }
 
@@ -650,7 +774,7 @@ static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, B
 
 /* Splits the loop into up to three loops at a cut, which is also given limited to the bounds;
  * returns the loop unchanged if the code would grow too much. */
-static const BpIrNode *split_loop(const Scan *scan, const BpIrNode *loop, const Choice *choice,
+static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice *choice,
                                   Bounds bounds, const Cut *cut, const Cut *limited) {
   Partition *partition = scan->partition;
   BpIrModule *module = partition->lowering->module;
@@ -674,8 +798,9 @@ static const BpIrNode *split_loop(const Scan *scan, const BpIrNode *loop, const 
       return NULL;
     nodes[i] = parts[i].node;
   }
-  if (!can_afford(partition, loop, nodes, 3))
-    return partition_inside(partition, loop);
+  bool is_index = is_limit(choice->node) && has_serial_loop(loop->operands[3]);
+  if (!can_afford(scan, loop, nodes, 3, is_index))
+    return loop;
   for (int32_t i = 0; i < 3; i++)
     if (!(nodes[i] = partition_part(&parts[i], loop->operands[0])))
       return NULL;
@@ -700,9 +825,10 @@ static const BpIrNode *copy_on_side(const Scan *scan, const BpIrNode *loop, cons
   return make_copy(&copy, loop, NULL, loop);
 }
 
-/* Makes two versions of the loop, with a branch before them, or only one if the choice is known. */
-static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
-                                     const Choice *choice) {
+/* Makes two versions of the loop, with a branch before them, or only one if the choice is known;
+ * returns the loop unchanged if the code would grow too much. */
+static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Choice *choice) {
+  Partition *partition = scan->partition;
   BpIndexContext *index = &partition->lowering->index;
   int32_t num_assumed = index->num_assumed;
   const BpIrNode *parts[2], *branch;
@@ -711,6 +837,9 @@ static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop,
   if (!condition)
     return NULL;
   int known = bp__index_decide(index, condition);
+  bool is_index = is_limit(choice->node);
+  if (known < 0 && is_index && partition->has_gathered && is_lanes(loop))
+    return loop;
   if (known >= 0) {
     const BpIrNode *only = copy_on_side(scan, loop, choice, known);
     return only ? partition_statement(partition, only) : NULL;
@@ -722,8 +851,8 @@ static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop,
     if (!parts[i])
       return NULL;
   }
-  if (!can_afford(partition, loop, parts, 2))
-    return partition_inside(partition, loop);
+  if (!can_afford(scan, loop, parts, 2, is_index))
+    return loop;
   branch = bp_ir_if(index->module, condition, parts[0], parts[1]);
   return branch ? partition_statement(partition, branch) : NULL;
 }
@@ -745,25 +874,35 @@ static bool is_last_tile(const Partition *partition, const BpIrNode *loop) {
          apart <= factors[0];
 }
 
-static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, const Scan *scan) {
+/* Divides the loop by a choice; returns the loop unchanged if the choice does not divide it, or the
+ * code would grow too much. */
+static const BpIrNode *divide_loop(Scan *scan, const BpIrNode *loop, const Choice *choice,
+                                   Bounds bounds) {
+  const Partition *partition = scan->partition;
+  Cut cut;
+  int outside = is_outside(partition, loop->operands[0], choice);
+  if (outside != 0)
+    return outside < 0 ? NULL : unswitch_loop(scan, loop, choice);
+  if (loop->int_value != BP_IR_FOR_SERIAL || is_last_tile(partition, loop))
+    return loop;
+  int found = find_cut(partition, loop->operands[0], choice, &cut);
+  if (found < 0)
+    return NULL;
+  Cut limited = cut;
+  return found && is_useful(partition, loop->operands[0], bounds, &limited)
+             ? split_loop(scan, loop, choice, bounds, &cut, &limited)
+             : loop;
+}
+
+static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, Scan *scan) {
   const BpIrNode *min = loop->operands[1];
   Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
   if (!bounds.end)
     return NULL;
-  for (int32_t i = 0; i < scan->count; i++) {
-    const Choice *choice = &scan->choices[i];
-    Cut cut;
-    int outside = is_outside(partition, loop->operands[0], choice);
-    if (outside != 0)
-      return outside < 0 ? NULL : unswitch_loop(partition, loop, scan, choice);
-    if (loop->int_value != BP_IR_FOR_SERIAL || is_last_tile(partition, loop))
-      continue;
-    int found = find_cut(partition, loop->operands[0], choice, &cut);
-    if (found < 0)
-      return NULL;
-    Cut limited = cut;
-    if (found && is_useful(partition, loop->operands[0], bounds, &limited))
-      return split_loop(scan, loop, choice, bounds, &cut, &limited);
+  for (int32_t i = 0; i < scan->count && !scan->is_spent; i++) {
+    const BpIrNode *divided = divide_loop(scan, loop, &scan->choices[i], bounds);
+    if (divided != loop)
+      return divided;
   }
   return partition_inside(partition, loop);
 }
@@ -915,5 +1054,8 @@ static const BpIrNode *partition_statement(Partition *partition, const BpIrNode 
 const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body) {
   Partition partition = {.lowering = lowering};
   body = separate_names(lowering, body);
-  return body ? partition_statement(&partition, body) : NULL;
+  if (!body)
+    return NULL;
+  partition.has_gathered = weigh(body).gathered > 0;
+  return partition_statement(&partition, body);
 }

@@ -3,10 +3,13 @@
  * share a part of an arena, and in a run a part is as large as its largest value. The builder
  * assigns values to parts once, by likely sizes; a run computes the sizes of the parts.
  *
- * Values are assigned from the largest to the smallest, each to the smallest part that is free
- * during the value's lifetime ("greedy by size for shared objects", Pisarchyk and Lee, Efficient
- * Memory Management for Deep Neural Net Inference, 2020). An arena is allocated as soon as its
- * sizes are known, so values whose extents are known later have an arena of their own. */
+ * Values are assigned from the largest to the smallest, as in "greedy by size for shared objects"
+ * (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). Of the
+ * parts that are free during a value's lifetime the value takes the one that is in use soonest
+ * before or after that lifetime, which leaves long intervals of other parts free. An arena is
+ * allocated as soon as its sizes are known, so values whose extents are known later have an arena
+ * of their own.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +18,9 @@
 #include "graph/build/build.h"
 #include "graph/ops/control.h"
 
-typedef struct Span {
-  int32_t first, last; /* first group: computes the value; last group: reads it last */
-} Span;
-
 typedef struct Planned {
   const BpGraphValue *value;
-  Span span;
+  BpSpan span;
   int32_t place, stage;
   double likely; /* bytes */
 } Planned;
@@ -131,29 +130,36 @@ static int32_t arena_for(BpProgramPlan *plan, int32_t place, int32_t stage) {
   return (int32_t)plan->arenas->len - 1;
 }
 
-static bool is_free(const BpProgramPart *part, Span span) {
-  for (guint i = 0; i < part->spans->len; i++) {
-    const Span *other = &g_array_index(part->spans, Span, i);
-    if (span.first <= other->last && other->first <= span.last)
-      return false;
+int32_t bp__span_gap(const GArray *spans, BpSpan span) {
+  int32_t gap = INT32_MAX - 1;
+  for (guint i = 0; i < spans->len; i++) {
+    const BpSpan *other = &g_array_index(spans, BpSpan, i);
+    int32_t distance =
+        span.first > other->last ? span.first - other->last : other->first - span.last;
+    if (distance <= 0)
+      return -1;
+    gap = MIN(gap, distance);
   }
-  return true;
+  return gap;
 }
 
-/* The smallest free part; a new part if none is free. */
+/* The free part with the least gap; a new part if none is free. */
 static int32_t part_for(BpProgramPlan *plan, const Planned *planned) {
-  int32_t arena = arena_for(plan, planned->place, planned->stage), best = -1;
+  int32_t arena = arena_for(plan, planned->place, planned->stage), best = -1, least = INT32_MAX;
   for (guint i = 0; i < plan->parts->len; i++) {
     const BpProgramPart *part = &g_array_index(plan->parts, BpProgramPart, i);
-    if (part->arena == arena && is_free(part, planned->span))
-      best = (int32_t)i; /* parts are made in decreasing size, so a later one is smaller */
+    int32_t gap = part->arena == arena ? bp__span_gap(part->spans, planned->span) : -1;
+    if (gap >= 0 && gap < least) {
+      best = (int32_t)i;
+      least = gap;
+    }
   }
   if (best >= 0)
     return best;
   const BpProgramPart part = {
       .arena = arena,
       .number = g_array_index(plan->arenas, BpProgramArena, (guint)arena).num_parts++,
-      .spans = g_array_new(FALSE, FALSE, sizeof(Span)),
+      .spans = g_array_new(FALSE, FALSE, sizeof(BpSpan)),
       .values = g_ptr_array_new()};
   g_array_append_val(plan->parts, part);
   return (int32_t)plan->parts->len - 1;

@@ -164,6 +164,15 @@ int bp__build_kernels(BpGraph *graph, BpGroups *groups);
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
+/* A value's lifetime: the group that computes the value, and the last group that reads it. */
+typedef struct BpSpan {
+  int32_t first, last;
+} BpSpan;
+
+/* The distance in groups from a span to the nearest of `spans`; -1 if one of them overlaps it
+ * (arenas.c). */
+int32_t bp__span_gap(const GArray *spans, BpSpan span);
+
 /* The storage of every value that is an argument or an output of a group: its storage id by value
  * id, or -1 (plan.c). */
 typedef struct BpMemoryPlan {

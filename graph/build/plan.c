@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory planning: assigns values to shared storage. Groups run in order; a storage is free again
- * after the last reader of its value, or of a view of the value, has run. The best fit is taken,
- * and enlarged if none is large enough. */
+/* Memory of graphs whose shapes are known: assigns values to shared storage. Groups run in order;
+ * a storage is free again after the last reader of its value, or of a view of the value, has run.
+ *
+ * Values are assigned from the largest to the smallest, so no storage grows. Of the storages that
+ * are free during a value's lifetime the value takes the one that is in use soonest before or after
+ * that lifetime. This leaves long intervals of other storages free for values that live long. */
 #include <stdlib.h>
 
 #include <backplane/error.h>
@@ -10,36 +13,25 @@
 
 #define NEVER INT32_MAX
 
+typedef struct Planned {
+  const BpGraphValue *value;
+  BpSpan span;
+  int64_t size; /* bytes */
+} Planned;
+
 typedef struct Planner {
   BpMemoryPlan *plan;
-  int32_t *root;    /* value whose storage a value uses, by value id */
-  int32_t *last;    /* last group that reads a root value */
-  uint8_t *is_free; /* whether a storage is free */
+  int32_t *root;  /* value whose storage a value uses, by value id */
+  int32_t *last;  /* last group that reads a root value */
+  GArray *values; /* Planned */
+  GArray *
+      *spans; /* intervals in which a storage is in use, by storage id; NULL: it is not shared */
 } Planner;
 
 static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
   planner->plan->places[planner->plan->num_storages] = place;
   planner->plan->sizes[planner->plan->num_storages] = size;
   return planner->plan->num_storages++;
-}
-
-/* Takes the smallest free storage of the device that is large enough, else the largest one. */
-static int32_t take_storage(Planner *planner, int64_t size, int32_t place) {
-  const int64_t *sizes = planner->plan->sizes;
-  int32_t best = -1;
-  for (int32_t i = 0; i < planner->plan->num_storages; i++) {
-    if (!planner->is_free[i] || planner->plan->places[i] != place)
-      continue;
-    if (best < 0 ||
-        (sizes[best] < size ? sizes[i] > sizes[best] : sizes[i] >= size && sizes[i] < sizes[best]))
-      best = i;
-  }
-  if (best < 0)
-    return new_storage(planner, size, place);
-  planner->is_free[best] = 0;
-  if (sizes[best] < size)
-    planner->plan->sizes[best] = size;
-  return best;
 }
 
 static void find_lifetimes(const BpGraph *graph, const BpGroups *groups, Planner *planner) {
@@ -72,31 +64,80 @@ static void give_own(Planner *planner, const BpGraphValue *value) {
     *storage = new_storage(planner, bp__value_num_bytes(value), value->place);
 }
 
-/* Frees an output that no group reads, usually memory between the threads of a kernel, after its
- * group. */
-static void free_unread(Planner *planner, const BpGraphValue *output) {
-  if (planner->last[planner->root[output->id]] < 0)
-    planner->is_free[planner->plan->storage[output->id]] = 1;
+/* Collects the values that groups compute, except for views. An output that no group reads, usually
+ * memory between the threads of a kernel, is in use while its group runs. */
+static void collect_values(Planner *planner, const BpGroup *group, int32_t index) {
+  for (size_t i = 0; i < group->outputs.size && !group->view_of; i++) {
+    const BpGraphValue *value = group->outputs.items[i];
+    int32_t last = planner->last[planner->root[value->id]];
+    const Planned planned = {value, {index, MAX(last, index)}, bp__value_num_bytes(value)};
+    g_array_append_val(planner->values, planned);
+  }
 }
 
-static void plan_group(Planner *planner, const BpGroup *group, int32_t index) {
+static gint compare_sizes(gconstpointer a, gconstpointer b) {
+  const Planned *first = a, *second = b;
+  if (first->size != second->size)
+    return first->size > second->size ? -1 : 1;
+  return first->span.first - second->span.first;
+}
+
+/* The free storage of the device with the least gap; a new one if none is free. */
+static int32_t storage_for(Planner *planner, const Planned *planned) {
+  const BpMemoryPlan *plan = planner->plan;
+  int32_t best = -1, least = NEVER;
+  for (int32_t i = 0; i < plan->num_storages; i++) {
+    if (!planner->spans[i] || plan->places[i] != planned->value->place)
+      continue;
+    int32_t gap = bp__span_gap(planner->spans[i], planned->span);
+    if (gap >= 0 && gap < least) {
+      best = i;
+      least = gap;
+    }
+  }
+  if (best >= 0)
+    return best;
+  best = new_storage(planner, planned->size, planned->value->place);
+  planner->spans[best] = g_array_new(FALSE, FALSE, sizeof(BpSpan));
+  return best;
+}
+
+static void assign_storage(Planner *planner, const Planned *planned) {
+  int32_t storage = storage_for(planner, planned);
+  planner->plan->storage[planned->value->id] = storage;
+  g_array_append_val(planner->spans[storage], planned->span);
+}
+
+/* Gives views the storage of their values. Views follow the values that they are made of. */
+static void assign_view(Planner *planner, const BpGroup *group) {
   int32_t *storage = planner->plan->storage;
-  for (size_t i = 0; i < group->args.size; i++)
-    if (!((const BpGraphValue *)group->args.items[i])->producer)
-      give_own(planner, group->args.items[i]);
-  for (size_t i = 0; i < group->outputs.size; i++) {
-    const BpGraphValue *output = group->outputs.items[i];
-    storage[output->id] = group->view_of
-                              ? storage[group->view_of->id]
-                              : take_storage(planner, bp__value_num_bytes(output), output->place);
+  for (size_t i = 0; i < group->outputs.size && group->view_of; i++)
+    storage[((const BpGraphValue *)group->outputs.items[i])->id] = storage[group->view_of->id];
+}
+
+static void plan_groups(Planner *planner, const BpGraph *graph, const BpGroups *groups) {
+  for (size_t i = 0; i < graph->inputs.size; i++)
+    give_own(planner, graph->inputs.items[i]);
+  for (size_t g = 0; g < groups->groups.size; g++) {
+    const BpGroup *group = groups->groups.items[g];
+    for (size_t i = 0; i < group->args.size; i++)
+      if (!((const BpGraphValue *)group->args.items[i])->producer)
+        give_own(planner, group->args.items[i]);
+    collect_values(planner, group, (int32_t)g);
   }
-  for (size_t i = 0; i < group->args.size; i++) {
-    int32_t root = planner->root[((const BpGraphValue *)group->args.items[i])->id];
-    if (planner->last[root] == index)
-      planner->is_free[storage[root]] = 1;
-  }
-  for (size_t i = 0; i < group->outputs.size && !group->view_of; i++)
-    free_unread(planner, group->outputs.items[i]);
+  g_array_sort(planner->values, compare_sizes);
+  for (guint i = 0; i < planner->values->len; i++)
+    assign_storage(planner, &g_array_index(planner->values, Planned, i));
+  for (size_t g = 0; g < groups->groups.size; g++)
+    assign_view(planner, groups->groups.items[g]);
+}
+
+static void planner_clear(Planner *planner) {
+  for (int32_t i = 0; i < planner->plan->num_storages; i++)
+    if (planner->spans[i])
+      g_array_free(planner->spans[i], TRUE);
+  free(planner->spans);
+  g_array_free(planner->values, TRUE);
 }
 
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan) {
@@ -106,21 +147,19 @@ int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *p
   plan->storage = calloc(count + 1, sizeof(*plan->storage));
   plan->sizes = calloc(count + 1, sizeof(*plan->sizes));
   plan->places = calloc(count + 1, sizeof(*plan->places));
-  planner.is_free = calloc(count + 1, 1);
-  if (memory && plan->storage && plan->sizes && plan->places && planner.is_free) {
+  planner.spans = calloc(count + 1, sizeof(*planner.spans));
+  if (memory && plan->storage && plan->sizes && plan->places && planner.spans) {
     planner.root = memory;
     planner.last = memory + count;
+    planner.values = g_array_new(FALSE, FALSE, sizeof(Planned));
     find_lifetimes(graph, groups, &planner);
-    for (size_t i = 0; i < graph->inputs.size; i++)
-      give_own(&planner, graph->inputs.items[i]);
-    for (size_t i = 0; i < groups->groups.size; i++)
-      plan_group(&planner, groups->groups.items[i], (int32_t)i);
+    plan_groups(&planner, graph, groups);
+    planner_clear(&planner);
     free(memory);
-    free(planner.is_free);
     return 0;
   }
   free(memory);
-  free(planner.is_free);
+  free(planner.spans);
   return bp_error_raise(BP_ERROR_MEMORY, "out of memory while planning the storage of %zu values",
                         count);
 }

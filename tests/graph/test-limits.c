@@ -190,6 +190,32 @@ static void test_repeated_elements_are_not_kept(void) {
   bp_object_release(module);
 }
 
+/* Two large values are alive one after the other. A small one, computed between them, lives until
+ * the end. */
+static void test_a_small_value_takes_no_large_storage(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  uint64_t parameters, planned;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x8");
+  onnx_floats(builder, "widen", "8x1000");
+  onnx_floats(builder, "narrow", "1000x8");
+  onnx_floats(builder, "square", "8x8");
+  onnx_node(builder, "MatMul", "x,widen", "large", "");
+  onnx_node(builder, "MatMul", "large,narrow", "middle", "");
+  onnx_node(builder, "MatMul", "middle,square", "small", "");
+  onnx_node(builder, "MatMul", "small,widen", "larger", "");
+  onnx_node(builder, "MatMul", "larger,narrow", "last", "");
+  onnx_node(builder, "Concat", "small,last", "y", "axis=1");
+  onnx_output(builder, "y");
+  BpModule *module = compile_within(builder, NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  bp_model_memory(model, &parameters, &planned);
+  g_assert_cmpuint(planned, <, 2 * 1000 * sizeof(float));
+  bp_model_release(model);
+  bp_object_release(module);
+}
+
 /* ---- The stack --------------------------------------------------------------------------- */
 
 static void *compile_in_thread(void *data) {
@@ -286,6 +312,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/limits/a-negative-limit-is-refused", test_a_negative_limit_is_refused);
   g_test_add_func("/compile/limits/repeated-elements-are-not-kept",
                   test_repeated_elements_are_not_kept);
+  g_test_add_func("/compile/limits/a-small-value-takes-no-large-storage",
+                  test_a_small_value_takes_no_large_storage);
   g_test_add_func("/limits/stack-that-is-too-small-is-an-error",
                   test_stack_that_is_too_small_is_an_error);
   g_test_add_func("/limits/many-inputs-are-found-by-name", test_many_inputs_are_found_by_name);

@@ -790,6 +790,25 @@ static void test_scores_in_place(void) {
   g_free(path);
 }
 
+/* Each of the eight extents may be 1 or that of the result, so there are many versions of the
+ * loops, some of which load 32 elements one by one. */
+static void test_broadcasts_are_small(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  BpOwnedBytes bytes = {0};
+  onnx_input(builder, "x", ONNX_BOOL, "axbxcxd");
+  onnx_input(builder, "y", ONNX_BOOL, "exfxgxh");
+  onnx_node(builder, "Or", "x,y", "z", "");
+  onnx_output(builder, "z");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -vector_bits=256", NULL);
+  g_assert_cmpint(bp_module_save_to_bytes(module, &bytes), ==, 0);
+  g_assert_cmpuint(bytes.size, <, 200 << 10);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 /* Of two open extents the first counts as the batch. */
 static void test_planned(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -935,6 +954,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
   g_test_add_func("/open-extents/no_more_is_chosen_from_an_axis_than_it_has", test_least);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
+  g_test_add_func("/open-extents/code_of_broadcasts_is_small", test_broadcasts_are_small);
   g_test_add_func("/open-extents/planned_storage_is_an_expression_of_extents", test_planned);
   g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
   return g_test_run();
