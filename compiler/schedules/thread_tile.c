@@ -240,9 +240,12 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
   int32_t outer = count;
   BpTeAxis *next = order[count++] = rows ? rows : block;
   order[count++] = thread;
+  bool is_column_first = column && stage->axes[last_long_axis(work)]->open;
+  if (is_column_first)
+    order[count++] = column;
   if (row)
     order[count++] = row;
-  if (column)
+  if (column && !is_column_first)
     order[count++] = column;
   if (bp_te_reorder(stage, order, count) != 0)
     return -1;
@@ -280,8 +283,21 @@ static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t 
   return 0;
 }
 
+/* Appends the unrolled loops of the tile along open axes, or along the others. */
+static int add_tile(BpTeStage *stage, bool are_open, BpTeAxis **order, int32_t *count) {
+  for (int32_t i = 0; i < stage->ndim; i++) {
+    if ((stage->axes[i]->open != NULL) != are_open)
+      continue;
+    order[(*count)++] = stage->axes[i];
+    if (bp_te_unroll(stage, stage->axes[i]) != 0)
+      return -1;
+  }
+  return 0;
+}
+
 /* Makes the loops of the work: the reduction outside, with a few of its steps unrolled, and the
- * tile inside. */
+ * tile inside. The tile's loops along open axes are outside of the unrolled steps: the condition
+ * that ends the last tile then stands once before all steps, not before each. */
 static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
   BpTeAxis *order[BP__TE_MAX_AXES], *steps[BP__TE_MAX_AXES];
   int32_t count = 0, num_steps = 0, ndim = stage->ndim;
@@ -294,14 +310,11 @@ static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
     if (!stage->axes[i]->used_by && !is_step)
       order[count++] = stage->axes[i];
   }
+  if (add_tile(stage, true, order, &count) != 0)
+    return -1;
   while (num_steps > 0)
     order[count++] = steps[--num_steps];
-  for (int32_t i = 0; i < ndim; i++) {
-    order[count++] = stage->axes[i];
-    if (bp_te_unroll(stage, stage->axes[i]) != 0)
-      return -1;
-  }
-  return bp_te_reorder(stage, order, count);
+  return add_tile(stage, false, order, &count) != 0 ? -1 : bp_te_reorder(stage, order, count);
 }
 
 int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
