@@ -294,6 +294,21 @@ static void test_nothing_is_left_of_a_failure(void) {
   g_assert_cmpint(g_rmdir(folder), ==, 0);
 }
 
+/* A compiler that a signal ends leaves its temporary files. */
+static void test_nothing_is_left_of_a_killed_compiler(void) {
+  g_autofree char *before = g_strdup(g_getenv("TMPDIR")), *folder = path_of("temporary");
+  begin("killed-compiler");
+  use_compiler("cc-that-is-killed", "mktemp >&2\nkill -9 $$");
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  g_setenv("TMPDIR", folder, TRUE);
+  g_assert_null(load_c(ADD_SOURCE));
+  if (before)
+    g_setenv("TMPDIR", before, TRUE);
+  else
+    g_unsetenv("TMPDIR");
+  g_assert_cmpint(g_rmdir(folder), ==, 0);
+}
+
 /* While a library is linked, which takes most of the time. */
 static void test_nothing_is_left_of_a_kill(void) {
   begin("kill");
@@ -433,6 +448,8 @@ int main(int argc, char **argv) {
   ADD("relative_folder_of_PATH_is_one_of_this_process", test_relative_folder_of_the_path);
   ADD("file_that_is_no_program_is_denied", test_file_that_is_no_program);
   ADD("absent_PATH_is_that_of_the_system", test_absent_path);
+  ADD("nothing_is_left_of_a_compiler_that_a_signal_ends",
+      test_nothing_is_left_of_a_killed_compiler);
   ADD("half_a_file_is_not_kept_where_SIGCHLD_is_ignored", test_ignored_children);
   ADD("application_that_waits_for_any_child_takes_nothing_and_sees_nothing",
       test_application_that_waits_for_any_child);
