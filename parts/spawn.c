@@ -134,12 +134,13 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
  * process shares this process' memory and has its own signal handlers. Its end sends no signal, and
- * a wait for any child does not see it. */
+ * a wait for any child does not see it. If another process kills the intermediate process, `error`
+ * stays ECHILD. */
 typedef struct Between {
   const Prepared *prepared;
   int error;
   int status;
-  atomic_int state; /* a futex; the kernel stores ENDED and wakes this process */
+  atomic_int state; /* a futex: the kernel stores ENDED at the end of the process */
 } Between;
 
 enum { ENDED, STARTING, RUNNING };
@@ -188,12 +189,14 @@ static int run_between(void *between) {
   return 0;
 }
 
+/* The futex is not a private one, because the kernel wakes no private futex at the end of a
+ * process. */
 static void wait_while(Between *between, int state) {
   while (atomic_load(&between->state) == state)
     syscall(SYS_futex, &between->state, FUTEX_WAIT, state, NULL, NULL, 0);
 }
 
-/* Returns `mask` and all other signals, but not the signals of a terminal that stop a job. */
+/* Returns all signals, without those with which a terminal stops a job, unless `mask` has them. */
 static sigset_t add_all_but_stops(const sigset_t *mask) {
   static const int stops[] = {SIGTSTP, SIGTTIN, SIGTTOU};
   sigset_t set;
@@ -204,10 +207,12 @@ static sigset_t add_all_but_stops(const sigset_t *mask) {
   return set;
 }
 
-/* No signal may run a handler of this program in the intermediate process. Both processes use the
- * thread-local data of this thread, so this thread sleeps until the program was started, and may
- * not be cancelled. It may be stopped, as the program is by Ctrl-Z: a thread that vfork suspends
- * could not, and the terminal would wait for both. */
+/* Runs the intermediate process. All signals are blocked in it, so that no handler of the
+ * application runs there. Both processes use the thread-local data of this thread, such as errno.
+ * Therefore this thread sleeps until the program has started, and cannot be cancelled. After the
+ * start Ctrl-Z stops this thread as well as the program. CLONE_VFORK would suspend this thread, and
+ * a suspended thread cannot be stopped: the shell would wait for this process, and this process for
+ * the stopped program. */
 static int start_between(Between *between, char *stack) {
   const int flags = CLONE_VM | CLONE_CHILD_CLEARTID;
   sigset_t all, mask;
@@ -235,7 +240,7 @@ static int start_between(Between *between, char *stack) {
 
 int bp__spawn_and_wait(const BpSpawn *what, int *status) {
   Prepared prepared;
-  Between between = {.prepared = &prepared, .error = ECHILD}; /* in case this child is killed */
+  Between between = {.prepared = &prepared, .error = ECHILD};
   int error = prepare(what, &prepared);
   char *stack = MAP_FAILED;
   if (!error) {

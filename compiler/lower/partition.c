@@ -8,19 +8,20 @@
  * variable a condition depends decides it, because outer loops may contain much other code. A
  * condition that also depends on variables of vectors and unrolled loops is decided except in the
  * few iterations in which their lanes differ. A condition that no surrounding loop decides, because
- * all its variables are outside, becomes an IF around the loop. The growth of the code is limited,
- * by its writes and by the elements that vectors load one by one: such a vector is as much code as
- * many writes. */
+ * all its variables are outside, becomes an IF around the loop.
+ *
+ * The growth of the code is limited. The pass counts the writes, and the elements that vectors load
+ * one by one, because such a vector is as much code as many writes. */
 
 #include "compiler/lower/lowering.h"
 
 /* The maximum number of writes added to a function; the writes of an unrolled loop count once for
  * each iteration. */
 #define MAX_GROWTH 512
-/* The maximum number of elements added to a function that vectors load one by one. */
+/* The maximum number of elements loaded one by one that are added to a function. */
 #define MAX_GATHERED 512
-/* In a function whose vectors load elements one by one: the limits of both for divisions that only
- * save the minimum of an index outside of the innermost loop. */
+/* Both limits for divisions that save little, in a function whose vectors load elements one by one:
+ * each such division only saves a minimum or maximum of an index outside of the innermost loop. */
 #define MAX_INDEX_GROWTH   32
 #define MAX_INDEX_GATHERED 128
 /* The maximum number of conditions of one loop that are examined. */
@@ -29,8 +30,8 @@
 typedef struct Partition {
   BpLowering *lowering;
   int64_t growth;    /* writes added so far */
-  int64_t gathered;  /* elements loaded one by one, added so far */
-  bool has_gathered; /* whether the function had such elements before */
+  int64_t gathered;  /* elements loaded one by one that were added so far */
+  bool has_gathered; /* whether the function had such elements before the pass */
 } Partition;
 
 /* A comparison, MIN or MAX that chooses its first side exactly if `difference` >= 0. */
@@ -46,7 +47,7 @@ typedef struct Scan {
   Choice choices[MAX_CHOICES];
   int32_t count;
   bool is_foreign; /* whether the body has a statement that is not divided */
-  bool is_spent;   /* whether a division was refused because of its writes */
+  bool is_spent;   /* whether a division would have exceeded MAX_GROWTH */
 } Scan;
 
 static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node);
@@ -372,20 +373,30 @@ typedef struct Weight {
 
 /* The surrounding loops whose iterations become the lanes of a vector. */
 typedef struct Lanes {
-  BpIrMap vars; /* a variable that differs among lanes -> itself if consecutive lanes have
-                 * consecutive values, else its value */
+  BpIrMap vars; /* a variable that differs among lanes -> itself if it is linear in the number of
+                 * the lane, else its value */
   int64_t count;
   int64_t gathered; /* of the visited expression */
+  bool has_failed;  /* an error was raised */
 } Lanes;
 
 static int visit_lane(void *context, const BpIrNode *node) {
   return bp__ir_map_get(context, node) != NULL;
 }
 
-static bool differs(Lanes *lanes, const BpIrNode *node) {
-  return bp__ir_visit_once(node, visit_lane, &lanes->vars) != 0;
+/* Visits an expression; returns whether `visit` stopped. */
+static bool finds(Lanes *lanes, const BpIrNode *node,
+                  int (*visit)(void *context, const BpIrNode *node), void *context) {
+  int found = bp__ir_visit_once(node, visit, context);
+  lanes->has_failed |= found < 0;
+  return found > 0;
 }
 
+static bool differs(Lanes *lanes, const BpIrNode *node) {
+  return finds(lanes, node, visit_lane, &lanes->vars);
+}
+
+/* Stops at a part that makes an index other than linear in the number of the lane. */
 static int visit_jump(void *context, const BpIrNode *node) {
   Lanes *lanes = context;
   const BpIrNode *value = bp__ir_map_get(&lanes->vars, node);
@@ -404,9 +415,14 @@ static int visit_jump(void *context, const BpIrNode *node) {
   }
 }
 
-/* Whether lanes that follow each other have values of an index that do not. */
+/* Whether an index may be other than linear in the number of the lane. */
 static bool jumps(Lanes *lanes, const BpIrNode *index) {
-  return bp__ir_visit_once(index, visit_jump, lanes) != 0;
+  return finds(lanes, index, visit_jump, lanes);
+}
+
+/* Notes a variable that differs among lanes. */
+static void add_lane_var(Lanes *lanes, const BpIrNode *var, const BpIrNode *value) {
+  lanes->has_failed |= bp__ir_map_set(&lanes->vars, var, value) != 0;
 }
 
 static int visit_read(void *context, const BpIrNode *node) {
@@ -425,8 +441,10 @@ static Weight weight_of(Lanes *lanes, const BpIrNode *node);
 static Weight weight_of_loop(Lanes *lanes, const BpIrNode *loop) {
   const BpIrNode *const *x = loop->operands;
   int64_t outer = lanes->count;
-  if (loop->int_value == BP_IR_FOR_VECTORIZED && bp__ir_map_set(&lanes->vars, x[0], x[0]) == 0)
+  if (loop->int_value == BP_IR_FOR_VECTORIZED) {
+    add_lane_var(lanes, x[0], x[0]);
     lanes->count *= x[2]->int_value;
+  }
   Weight weight = weight_of(lanes, x[3]);
   lanes->count = outer;
   if (loop->int_value != BP_IR_FOR_UNROLLED)
@@ -440,7 +458,7 @@ static Weight weight_of_loop(Lanes *lanes, const BpIrNode *loop) {
 static Weight weight_of_let(Lanes *lanes, const BpIrNode *let) {
   const BpIrNode *const *x = let->operands;
   if (lanes->count > 1 && differs(lanes, x[1]))
-    bp__ir_map_set(&lanes->vars, x[0], jumps(lanes, x[1]) ? x[1] : x[0]);
+    add_lane_var(lanes, x[0], jumps(lanes, x[1]) ? x[1] : x[0]);
   return weight_of(lanes, x[2]);
 }
 
@@ -465,18 +483,37 @@ static Weight weight_of(Lanes *lanes, const BpIrNode *node) {
   case BP_IR_EVALUATE:
     lanes->gathered = 0;
     if (lanes->count > 1)
-      bp__ir_visit_once(node, visit_read, lanes);
+      finds(lanes, node, visit_read, lanes);
     return (Weight){1, lanes->gathered};
   default:
     return (Weight){1, 0};
   }
 }
 
-static Weight weigh(const BpIrNode *node) {
+/* Weighs a statement. Returns 0, or -1 with an error. */
+static int weigh(const BpIrNode *node, Weight *weight) {
   Lanes lanes = {.count = 1};
-  Weight weight = weight_of(&lanes, node);
+  *weight = weight_of(&lanes, node);
   bp__ir_map_clear(&lanes.vars);
-  return weight;
+  return lanes.has_failed ? -1 : 0;
+}
+
+/* Sets the growth if `parts` replace `node`, at least 0. Returns 0, or -1 with an error. */
+static int weigh_growth(const BpIrNode *node, const BpIrNode *const *parts, int32_t count,
+                        Weight *growth) {
+  Weight whole, part;
+  if (weigh(node, &whole) != 0)
+    return -1;
+  *growth = (Weight){-whole.writes, -whole.gathered};
+  for (int32_t i = 0; i < count; i++) {
+    if (weigh(parts[i], &part) != 0)
+      return -1;
+    growth->writes += part.writes;
+    growth->gathered += part.gathered;
+  }
+  growth->writes = growth->writes > 0 ? growth->writes : 0;
+  growth->gathered = growth->gathered > 0 ? growth->gathered : 0;
+  return 0;
 }
 
 static bool has_serial_loop(const BpIrNode *node) {
@@ -489,28 +526,25 @@ static bool has_serial_loop(const BpIrNode *node) {
   return has;
 }
 
-/* Whether `parts` may replace `node`; if so, their growth is counted. `is_index` says that the
- * choice is the minimum or maximum of an index and changes in no innermost loop. */
-static bool can_afford(Scan *scan, const BpIrNode *node, const BpIrNode *const *parts,
-                       int32_t count, bool is_index) {
+/* Returns 1 if `parts` may replace `node`, and counts their growth; 0 if not; -1 with an error.
+ * `saves_little` says that the choice is a minimum or maximum of an index outside of the innermost
+ * loop. */
+static int can_afford(Scan *scan, const BpIrNode *node, const BpIrNode *const *parts, int32_t count,
+                      bool saves_little) {
   Partition *partition = scan->partition;
-  is_index = is_index && partition->has_gathered;
-  int64_t max_writes = is_index ? MAX_INDEX_GROWTH : MAX_GROWTH;
-  int64_t max_gathered = is_index ? MAX_INDEX_GATHERED : MAX_GATHERED;
-  Weight whole = weigh(node);
-  Weight growth = {-whole.writes, -whole.gathered};
-  for (int32_t i = 0; i < count; i++) {
-    Weight part = weigh(parts[i]);
-    growth.writes += part.writes;
-    growth.gathered += part.gathered;
-  }
-  scan->is_spent = growth.writes > 0 && partition->growth + growth.writes > MAX_GROWTH;
+  bool is_limited = saves_little && partition->has_gathered;
+  int64_t max_writes = is_limited ? MAX_INDEX_GROWTH : MAX_GROWTH;
+  int64_t max_gathered = is_limited ? MAX_INDEX_GATHERED : MAX_GATHERED;
+  Weight growth;
+  if (weigh_growth(node, parts, count, &growth) != 0)
+    return -1;
+  scan->is_spent = partition->growth + growth.writes > MAX_GROWTH;
   if ((growth.writes > 0 && partition->growth + growth.writes > max_writes) ||
       (growth.gathered > 0 && partition->gathered + growth.gathered > max_gathered))
-    return false;
-  partition->growth += growth.writes > 0 ? growth.writes : 0;
-  partition->gathered += growth.gathered > 0 ? growth.gathered : 0;
-  return true;
+    return 0;
+  partition->growth += growth.writes;
+  partition->gathered += growth.gathered;
+  return 1;
 }
 
 /* ---- Copies with decided choices --------------------------------------------------------- */
@@ -798,9 +832,10 @@ static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice
       return NULL;
     nodes[i] = parts[i].node;
   }
-  bool is_index = is_limit(choice->node) && has_serial_loop(loop->operands[3]);
-  if (!can_afford(scan, loop, nodes, 3, is_index))
-    return loop;
+  bool saves_little = is_limit(choice->node) && has_serial_loop(loop->operands[3]);
+  int affords = can_afford(scan, loop, nodes, 3, saves_little);
+  if (affords <= 0)
+    return affords < 0 ? NULL : loop;
   for (int32_t i = 0; i < 3; i++)
     if (!(nodes[i] = partition_part(&parts[i], loop->operands[0])))
       return NULL;
@@ -837,9 +872,9 @@ static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Cho
   if (!condition)
     return NULL;
   int known = bp__index_decide(index, condition);
-  bool is_index = is_limit(choice->node);
-  if (known < 0 && is_index && partition->has_gathered && is_lanes(loop))
-    return loop;
+  bool saves_little = is_limit(choice->node);
+  if (known < 0 && saves_little && partition->has_gathered && is_lanes(loop))
+    return loop; /* a branch around one vector saves too little */
   if (known >= 0) {
     const BpIrNode *only = copy_on_side(scan, loop, choice, known);
     return only ? partition_statement(partition, only) : NULL;
@@ -851,8 +886,9 @@ static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Cho
     if (!parts[i])
       return NULL;
   }
-  if (!can_afford(scan, loop, parts, 2, is_index))
-    return loop;
+  int affords = can_afford(scan, loop, parts, 2, saves_little);
+  if (affords <= 0)
+    return affords < 0 ? NULL : loop;
   branch = bp_ir_if(index->module, condition, parts[0], parts[1]);
   return branch ? partition_statement(partition, branch) : NULL;
 }
@@ -1056,6 +1092,9 @@ const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body) 
   body = separate_names(lowering, body);
   if (!body)
     return NULL;
-  partition.has_gathered = weigh(body).gathered > 0;
+  Weight weight;
+  if (weigh(body, &weight) != 0)
+    return NULL;
+  partition.has_gathered = weight.gathered > 0;
   return partition_statement(&partition, body);
 }

@@ -164,13 +164,14 @@ int bp__build_kernels(BpGraph *graph, BpGroups *groups);
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
-/* A value's lifetime: the group that computes the value, and the last group that reads it. */
+/* A value's lifetime: the index of the group that computes the value, and of the last group that
+ * reads it; INT32_MAX: the value is needed after the run. */
 typedef struct BpSpan {
   int32_t first, last;
 } BpSpan;
 
-/* The distance in groups from a span to the nearest of `spans`; -1 if one of them overlaps it
- * (arenas.c). */
+/* The distance in groups from a span to the nearest of `spans`, an array of BpSpan; -1 if one of
+ * them overlaps the span (arenas.c). */
 int32_t bp__span_gap(const GArray *spans, BpSpan span);
 
 /* The storage of every value that is an argument or an output of a group: its storage id by value

@@ -53,7 +53,7 @@ typedef struct Lowering {
   const BpGroup *group;
   BpTeTensor **args;       /* tensor of each argument of the group, then of its outputs */
   BpTeTensor ***values;    /* tensor of each output of each node of the group */
-  BpTeTensor ***unrounded; /* the same tensors before they are rounded to float16 or bfloat16 */
+  BpTeTensor ***unrounded; /* the same before it is rounded to float16 or bfloat16 */
   BpTransformStages *transforms;
 } Lowering;
 
@@ -72,15 +72,17 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
-/* The tensor that a node of the group computes; `tensors` are the values, or the unrounded ones. */
+/* The tensor of a value that a node of the group computes; `tensors` is lowering->values or
+ * lowering->unrounded. */
 static BpTeTensor *computed_tensor(const Lowering *lowering, BpTeTensor ***tensors,
                                    const BpGraphValue *value) {
   int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
   return tensors[node][bp__value_output_index(value)];
 }
 
-/* Sets the tensor of an input, and the same before it is rounded. An output of the group is stored
- * rounded, and so its readers read it. */
+/* Sets the tensor of an input, and the tensor before it is rounded. Both are the rounded one if the
+ * value is an output of the group, because that one is stored. Returns -1 with an error on failure.
+ */
 static int set_input(const Lowering *lowering, BpGraphValue *value, BpTeTensor **rounded,
                      BpTeTensor **unrounded) {
   const BpGroup *group = lowering->group;

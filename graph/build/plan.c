@@ -21,11 +21,11 @@ typedef struct Planned {
 
 typedef struct Planner {
   BpMemoryPlan *plan;
-  int32_t *root;  /* value whose storage a value uses, by value id */
-  int32_t *last;  /* last group that reads a root value */
-  GArray *values; /* Planned */
-  GArray *
-      *spans; /* intervals in which a storage is in use, by storage id; NULL: it is not shared */
+  int32_t *root;   /* value whose storage a value uses, by value id */
+  int32_t *last;   /* last group that reads a root value */
+  Planned *values; /* the values that share storages */
+  size_t num_values;
+  GArray **spans; /* BpSpan: when a storage is in use, by storage id; NULL: it is not shared */
 } Planner;
 
 static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
@@ -70,22 +70,23 @@ static void collect_values(Planner *planner, const BpGroup *group, int32_t index
   for (size_t i = 0; i < group->outputs.size && !group->view_of; i++) {
     const BpGraphValue *value = group->outputs.items[i];
     int32_t last = planner->last[planner->root[value->id]];
-    const Planned planned = {value, {index, MAX(last, index)}, bp__value_num_bytes(value)};
-    g_array_append_val(planner->values, planned);
+    planner->values[planner->num_values++] =
+        (Planned){value, {index, MAX(last, index)}, bp__value_num_bytes(value)};
   }
 }
 
-static gint compare_sizes(gconstpointer a, gconstpointer b) {
+static int compare_sizes(const void *a, const void *b) {
   const Planned *first = a, *second = b;
   if (first->size != second->size)
     return first->size > second->size ? -1 : 1;
-  return first->span.first - second->span.first;
+  int32_t later = first->span.first - second->span.first;
+  return later ? later : first->value->id - second->value->id;
 }
 
 /* The free storage of the device with the least gap; a new one if none is free. */
 static int32_t storage_for(Planner *planner, const Planned *planned) {
   const BpMemoryPlan *plan = planner->plan;
-  int32_t best = -1, least = NEVER;
+  int32_t best = -1, least = INT32_MAX;
   for (int32_t i = 0; i < plan->num_storages; i++) {
     if (!planner->spans[i] || plan->places[i] != planned->value->place)
       continue;
@@ -125,9 +126,9 @@ static void plan_groups(Planner *planner, const BpGraph *graph, const BpGroups *
         give_own(planner, group->args.items[i]);
     collect_values(planner, group, (int32_t)g);
   }
-  g_array_sort(planner->values, compare_sizes);
-  for (guint i = 0; i < planner->values->len; i++)
-    assign_storage(planner, &g_array_index(planner->values, Planned, i));
+  qsort(planner->values, planner->num_values, sizeof(*planner->values), compare_sizes);
+  for (size_t i = 0; i < planner->num_values; i++)
+    assign_storage(planner, &planner->values[i]);
   for (size_t g = 0; g < groups->groups.size; g++)
     assign_view(planner, groups->groups.items[g]);
 }
@@ -137,31 +138,32 @@ static void planner_clear(Planner *planner) {
     if (planner->spans[i])
       g_array_free(planner->spans[i], TRUE);
   free(planner->spans);
-  g_array_free(planner->values, TRUE);
+  free(planner->values);
+  free(planner->root);
+  free(planner->last);
 }
 
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan) {
   size_t count = (size_t)graph->num_values;
   Planner planner = {.plan = plan};
-  int32_t *memory = calloc(count + 1, 2 * sizeof(*memory));
+  planner.root = calloc(count + 1, sizeof(*planner.root));
+  planner.last = calloc(count + 1, sizeof(*planner.last));
+  planner.values = calloc(count + 1, sizeof(*planner.values));
+  planner.spans = calloc(count + 1, sizeof(*planner.spans));
   plan->storage = calloc(count + 1, sizeof(*plan->storage));
   plan->sizes = calloc(count + 1, sizeof(*plan->sizes));
   plan->places = calloc(count + 1, sizeof(*plan->places));
-  planner.spans = calloc(count + 1, sizeof(*planner.spans));
-  if (memory && plan->storage && plan->sizes && plan->places && planner.spans) {
-    planner.root = memory;
-    planner.last = memory + count;
-    planner.values = g_array_new(FALSE, FALSE, sizeof(Planned));
+  bool has_memory = planner.root && planner.last && planner.values && planner.spans &&
+                    plan->storage && plan->sizes && plan->places;
+  if (has_memory) {
     find_lifetimes(graph, groups, &planner);
     plan_groups(&planner, graph, groups);
-    planner_clear(&planner);
-    free(memory);
-    return 0;
   }
-  free(memory);
-  free(planner.spans);
-  return bp_error_raise(BP_ERROR_MEMORY, "out of memory while planning the storage of %zu values",
-                        count);
+  planner_clear(&planner);
+  return has_memory ? 0
+                    : bp_error_raise(BP_ERROR_MEMORY,
+                                     "out of memory while planning the storage of %zu values",
+                                     count);
 }
 
 void bp__plan_clear(BpMemoryPlan *plan) {

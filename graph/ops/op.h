@@ -40,8 +40,8 @@ typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
-  /* The same inputs; one that the same function computes is not yet rounded to float16 or
-   * bfloat16. */
+  /* The tensors of the inputs before they are rounded to float16 or bfloat16. An input that the
+   * function reads from memory is rounded here, too. */
   BpTeTensor *const *unrounded;
   /* The expressions and symbols of open extents. */
   BpExtents *extents;
@@ -109,13 +109,15 @@ const BpOp *bp__op_table(int32_t *count);
  * operators". */
 const char *bp__op_how(const BpOp *op);
 
-/* The computation with inputs that are not yet rounded, for a row whose function is defined for all
- * numbers and continuous: a small change of an operand changes the result little. */
+/* The computation with inputs that are not yet rounded. A row may use it if rounding an operand
+ * changes the result little: the function has no steps, and no number turns the result into a NaN.
+ * Division has a pole at 0, but rounding keeps the sign of the operand. */
 BpOpCompute bp__op_unrounded(const BpOpCompute *op);
 
 /* Calls the row's `compute` and converts its results to the types of the node's outputs: a row may
- * leave a result of float16 or bfloat16 in the wider type in which it computes. Sets unrounded[i]
- * to the result as the row left it. Returns -1 with an error on failure. */
+ * leave a result of float16 or bfloat16 in the wider type in which it computes. Sets `outputs` to
+ * the converted results and `unrounded` to the results that the row left. Returns -1 with an error
+ * on failure. */
 int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs, BpTeTensor **unrounded);
 
 /* Translates an extent to an int64 expression of IR; `symbols` are the nodes of the symbols, by

@@ -151,6 +151,13 @@ static int compile_with_ignored_children(void) {
   return !fails_with(ADD_SOURCE, "signal 9") || !fails_with("int f( {", "error:");
 }
 
+/* The compiler's parent is the process that the library starts between itself and the compiler. */
+static void test_killed_intermediate_process(void) {
+  begin("intermediate");
+  use_compiler("cc-that-kills-its-parent", "kill -9 $PPID");
+  g_assert_true(fails_with(ADD_SOURCE, "No child processes"));
+}
+
 static void test_ignored_children(void) {
   begin("ignored");
   use_compiler_that_dies_once("half-cc");
@@ -450,6 +457,7 @@ int main(int argc, char **argv) {
   ADD("absent_PATH_is_that_of_the_system", test_absent_path);
   ADD("nothing_is_left_of_a_compiler_that_a_signal_ends",
       test_nothing_is_left_of_a_killed_compiler);
+  ADD("killed_intermediate_process_is_an_error", test_killed_intermediate_process);
   ADD("half_a_file_is_not_kept_where_SIGCHLD_is_ignored", test_ignored_children);
   ADD("application_that_waits_for_any_child_takes_nothing_and_sees_nothing",
       test_application_that_waits_for_any_child);
