@@ -40,9 +40,6 @@ typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
-  /* The same inputs; one that the same function computes is not yet rounded to float16 or
-   * bfloat16. */
-  BpTeTensor *const *unrounded;
   /* The expressions and symbols of open extents. */
   BpExtents *extents;
   BpOpSymbols *symbols;
@@ -109,9 +106,9 @@ const BpOp *bp__op_table(int32_t *count);
  * operators". */
 const char *bp__op_how(const BpOp *op);
 
-/* The computation with inputs that are not yet rounded, for a row whose function is defined for all
- * numbers and continuous: a small change of an operand changes the result little. */
-BpOpCompute bp__op_unrounded(const BpOpCompute *op);
+/* Whether a node's function is defined for all numbers and continuous, so that a small change of an
+ * operand changes the result little: the node may read results before they are rounded. */
+bool bp__op_is_continuous(const BpGraphNode *node);
 
 /* Calls the row's `compute` and converts its results to the types of the node's outputs: a row may
  * leave a result of float16 or bfloat16 in the wider type in which it computes. Sets unrounded[i]
