@@ -53,7 +53,7 @@ typedef struct Lowering {
   const BpGroup *group;
   BpTeTensor **args;       /* tensor of each argument of the group, then of its outputs */
   BpTeTensor ***values;    /* tensor of each output of each node of the group */
-  BpTeTensor ***unrounded; /* the same before it is rounded to float16 or bfloat16 */
+  BpTeTensor ***unrounded; /* the same tensors before they are rounded to float16 or bfloat16 */
   BpTransformStages *transforms;
 } Lowering;
 
@@ -72,58 +72,65 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
-/* The tensor of a value that a node of the group computes; `tensors` is lowering->values or
- * lowering->unrounded. */
+/* The tensor that a node of the group computes; `tensors` are the values, or the unrounded ones. */
 static BpTeTensor *computed_tensor(const Lowering *lowering, BpTeTensor ***tensors,
                                    const BpGraphValue *value) {
   int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
   return tensors[node][bp__value_output_index(value)];
 }
 
-/* Sets the tensor of an input, and the tensor before it is rounded. Both are the rounded one if the
- * value is an output of the group, because that one is stored. Returns -1 with an error on failure.
- */
-static int set_input(const Lowering *lowering, BpGraphValue *value, BpTeTensor **rounded,
-                     BpTeTensor **unrounded) {
-  const BpGroup *group = lowering->group;
-  int32_t arg = bp__list_index(&group->args, value);
-  if (bp__build_is_immediate(value))
-    *rounded = immediate(lowering->te, value);
-  else
-    *rounded = arg >= 0 ? lowering->args[arg] : computed_tensor(lowering, lowering->values, value);
-  *unrounded = *rounded;
-  if (!bp__build_is_immediate(value) && arg < 0 && bp__list_index(&group->outputs, value) < 0)
-    *unrounded = computed_tensor(lowering, lowering->unrounded, value);
-  return *rounded ? 0 : -1;
+/* Whether nodes of the group read a value before it is rounded. An output of the group is stored
+ * rounded. A value that a step or a copy of elements reads is rounded for all its readers: x minus
+ * Floor(x) must not be negative. */
+static bool passes_unrounded(const BpGroup *group, const BpGraphValue *value) {
+  if (bp__list_index(&group->outputs, value) >= 0)
+    return false;
+  for (size_t i = 0; i < group->nodes.size; i++) {
+    const BpGraphNode *node = group->nodes.items[i];
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      if (node->inputs[k] == value && !bp__op_is_continuous(node))
+        return false;
+  }
+  return true;
 }
 
-static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node, BpTeTensor *const *inputs,
-                             BpTeTensor *const *unrounded) {
+static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
+  int32_t arg = bp__list_index(&lowering->group->args, value);
+  if (bp__build_is_immediate(value))
+    return immediate(lowering->te, value);
+  if (arg >= 0)
+    return lowering->args[arg];
+  return computed_tensor(
+      lowering, passes_unrounded(lowering->group, value) ? lowering->unrounded : lowering->values,
+      value);
+}
+
+static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
+                             BpTeTensor *const *inputs) {
   return (BpOpCompute){.te = lowering->te,
                        .node = node,
                        .inputs = inputs,
-                       .unrounded = unrounded,
                        .extents = (BpExtents *)(uintptr_t)&lowering->graph->extents,
                        .symbols = &lowering->symbols,
                        .transforms = lowering->transforms};
 }
 
 static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs,
-                        BpTeTensor **unrounded_outputs) {
-  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL}, *unrounded[BP_OP_MAX_INPUTS] = {NULL};
-  BpOpCompute op = operation(lowering, node, inputs, unrounded);
+                        BpTeTensor **unrounded) {
+  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
+  BpOpCompute op = operation(lowering, node, inputs);
   for (int32_t k = 0; k < node->num_inputs; k++) {
     BpGraphValue *value = bp__op_argument(node, k);
-    if (value && set_input(lowering, value, &inputs[k], &unrounded[k]) != 0)
+    if (value && !(inputs[k] = input_tensor(lowering, value)))
       return -1;
   }
-  return bp__op_compute(&op, outputs, unrounded_outputs);
+  return bp__op_compute(&op, outputs, unrounded);
 }
 
 static int compute_group(Lowering *lowering) {
   const BpGroup *group = lowering->group;
   for (size_t i = 0; i < group->args.size; i++) {
-    const BpOpCompute op = operation(lowering, NULL, NULL, NULL);
+    const BpOpCompute op = operation(lowering, NULL, NULL);
     lowering->args[i] = bp__op_placeholder(&op, "arg", group->args.items[i]);
     if (!lowering->args[i])
       return -1;

@@ -135,8 +135,7 @@ BP_ROW_COMPUTE(elementwise) {
 }
 
 BP_ROW_COMPUTE(continuous) {
-  BpOpCompute unrounded = bp__op_unrounded(op);
-  return bp__compute_elementwise(&unrounded, outputs);
+  return bp__compute_elementwise(op, outputs);
 }
 
 /* ---- Folding and expansion --------------------------------------------------------------- */

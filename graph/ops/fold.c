@@ -74,7 +74,7 @@ static int is_constant(const BpGraphNode *node) {
 static int make_tensors(Fold *fold) {
   BpTeTensor *unrounded[MAX_FOLDED_OUTPUTS];
   BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
-  BpOpCompute op = {.te = fold->te, .node = fold->node, .inputs = inputs, .unrounded = inputs};
+  BpOpCompute op = {.te = fold->te, .node = fold->node, .inputs = inputs};
   for (int32_t i = 0; i < fold->node->num_inputs; i++) {
     const BpGraphValue *in = bp__op_argument(fold->node, i);
     if (!in)

@@ -9,6 +9,8 @@
 
 #include <backplane/error.h>
 
+#include "graph/ops/rows.h"
+
 static int raise_for(const BpGraphNode *node, const char *kind, const char *format, va_list args)
     BP_PRINTF(3, 0);
 static int raise_for(const BpGraphNode *node, const char *kind, const char *format, va_list args) {
@@ -478,10 +480,12 @@ static const BpIrNode *narrowed_body(BpTe *te, const BpIrNode *const *axes, void
   return bp_ir_cast(bp_te_ir(te), narrowing->dtype, bp_te_read(te, narrowing->tensor, axes));
 }
 
-BpOpCompute bp__op_unrounded(const BpOpCompute *op) {
-  BpOpCompute unrounded = *op;
-  unrounded.inputs = op->unrounded;
-  return unrounded;
+bool bp__op_is_continuous(const BpGraphNode *node) {
+  /* The places of maxima, the second output of a pool, come from a comparison. */
+  if (node->op->compute == bp__compute_pool)
+    return node->num_outputs == 1;
+  return node->op->compute == bp__compute_continuous || node->op->compute == bp__compute_reduce ||
+         node->op->compute == bp__compute_softmax;
 }
 
 int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs, BpTeTensor **unrounded) {

@@ -40,9 +40,6 @@ typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
-  /* The tensors of the inputs before they are rounded to float16 or bfloat16. An input that the
-   * function reads from memory is rounded here, too. */
-  BpTeTensor *const *unrounded;
   /* The expressions and symbols of open extents. */
   BpExtents *extents;
   BpOpSymbols *symbols;
@@ -109,10 +106,10 @@ const BpOp *bp__op_table(int32_t *count);
  * operators". */
 const char *bp__op_how(const BpOp *op);
 
-/* The computation with inputs that are not yet rounded. A row may use it if rounding an operand
- * changes the result little: the function has no steps, and no number turns the result into a NaN.
- * Division has a pole at 0, but rounding keeps the sign of the operand. */
-BpOpCompute bp__op_unrounded(const BpOpCompute *op);
+/* Whether rounding an operand of a node changes the result little: the function has no steps, and
+ * no number turns the result into a NaN. (Division has a pole at 0, but rounding keeps the sign of
+ * the operand.) Such a node may read results before they are rounded. */
+bool bp__op_is_continuous(const BpGraphNode *node);
 
 /* Calls the row's `compute` and converts its results to the types of the node's outputs: a row may
  * leave a result of float16 or bfloat16 in the wider type in which it computes. Sets `outputs` to

@@ -220,9 +220,7 @@ static const BpIrNode *root_body(BpTe *te, const BpIrNode *const *axes, void *co
 BP_ROW_COMPUTE(pool) {
   const BpGraphValue *out = op->node->outputs[0];
   const char *name = op->node->op->name;
-  /* The places of the maxima are found by comparing, so they need rounded inputs. */
-  BpOpCompute pooling = op->node->num_outputs < 2 ? bp__op_unrounded(op) : *op;
-  PoolBody body = {.op = &pooling,
+  PoolBody body = {.op = op,
                    .kind = !strcmp(name, "AveragePool") ? AVERAGE
                            : !strcmp(name, "LpPool")    ? NORM
                                                         : LARGEST};

@@ -257,13 +257,12 @@ BP_ROW_COMPUTE(reduce) {
   const BpGraphValue *out = op->node->outputs[0];
   static const Reduction largest = {"max", BP_TE_MAX, PLAIN, NOTHING};
   Axes axes;
-  BpOpCompute unrounded = bp__op_unrounded(op);
-  ReduceBody body = {&unrounded, find_reduction(op->node), &axes, NULL};
+  ReduceBody body = {op, find_reduction(op->node), &axes, NULL};
   FinishBody finish = {&body, NULL};
   if (read_axes(op->node, &axes))
     return -1;
   if (body.reduction->before == EXPONENTIAL) {
-    ReduceBody max_body = {&unrounded, &largest, &axes, NULL};
+    ReduceBody max_body = {op, &largest, &axes, NULL};
     body.shift = bp__op_tensor(op, "max", out->shape, out->ndim, reduce_body, &max_body);
     if (!body.shift)
       return -1;
@@ -454,8 +453,7 @@ BP_ROW_COMPUTE(softmax) {
   static const Reduction largest = {"max", BP_TE_MAX, PLAIN, NOTHING};
   int64_t reduced[BP_GRAPH_MAX_NDIM];
   Axes axes;
-  BpOpCompute unrounded = bp__op_unrounded(op);
-  SoftmaxBody body = {{&unrounded, &largest, &axes, NULL}, NULL, NULL};
+  SoftmaxBody body = {{op, &largest, &axes, NULL}, NULL, NULL};
   if (softmax_axes(op->node, &axes))
     return -1;
   for (int32_t i = 0; i < out->ndim; i++)

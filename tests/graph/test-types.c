@@ -353,6 +353,7 @@ static void test_gelu(void) {
 typedef struct Reader {
   const char *op, *operands, *attrs;
   double (*result)(double a);
+  const char *other; /* another operator that reads the sum, and gives "t"; or NULL */
 } Reader;
 
 static double one(double a) {
@@ -379,6 +380,8 @@ static float *run_chain(const Type *type, const Reader *reader, const char *targ
   onnx_node(builder, "Split", "ab", "a,b", "num_outputs=2");
   builder->version = 18;
   onnx_node(builder, "Add", "a,b", "s", "");
+  if (reader->other)
+    onnx_node(builder, reader->other, "s", "t", "");
   onnx_node(builder, reader->op, reader->operands, "r", reader->attrs);
   onnx_node(builder, "Cast", "r", "y", "to=1");
   onnx_output(builder, "y");
@@ -406,16 +409,26 @@ static void check_chain(const Reader *reader) {
 }
 
 static void test_continuous(void) {
-  static const Reader readers[] = {{"Sub", "s,a", "", one}, {"Relu", "s", "", itself}};
+  static const Reader readers[] = {{"Sub", "s,a", "", one, NULL}, {"Relu", "s", "", itself, NULL}};
   for (size_t i = 0; i < G_N_ELEMENTS(readers); i++)
     check_chain(&readers[i]);
 }
 
 static void test_steps(void) {
-  static const Reader readers[] = {{"Floor", "s", "", itself},    {"Greater", "s,a", "", zero},
-                                   {"Equal", "s,a", "", one},     {"Cast", "s", "to=1", itself},
-                                   {"Cast", "s", "to=7", itself}, {"Mod", "s,b", "fmod=1", zero},
-                                   {"Identity", "s", "", itself}};
+  static const Reader readers[] = {
+      {"Floor", "s", "", itself, NULL},    {"Greater", "s,a", "", zero, NULL},
+      {"Equal", "s,a", "", one, NULL},     {"Cast", "s", "to=1", itself, NULL},
+      {"Cast", "s", "to=7", itself, NULL}, {"Mod", "s,b", "fmod=1", zero, NULL},
+      {"Identity", "s", "", itself, NULL}};
+  for (size_t i = 0; i < G_N_ELEMENTS(readers); i++)
+    check_chain(&readers[i]);
+}
+
+/* A value that a step reads is rounded for its other readers, too. */
+static void test_shared(void) {
+  static const Reader readers[] = {{"Sub", "s,t", "", zero, "Floor"},
+                                   {"Div", "s,t", "", one, "Ceil"},
+                                   {"Max", "s,t", "", itself, "Round"}};
   for (size_t i = 0; i < G_N_ELEMENTS(readers); i++)
     check_chain(&readers[i]);
 }
@@ -496,6 +509,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/activation_is_rounded_once", test_gelu);
   g_test_add_func("/types/continuous_operators_read_results_before_they_are_rounded",
                   test_continuous);
+  g_test_add_func("/types/readers_of_one_result_read_the_same_number", test_shared);
   g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
