@@ -130,7 +130,7 @@ const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpI
   BpDataType dtype = bp__dtype_with_lanes(buffer->dtype, index->dtype.lanes);
   int64_t is_on;
   if (mask && mask->dtype.lanes == dtype.lanes && bp__ir_const_int(mask, &is_on)) {
-    if (!is_on) /* the index may be out of bounds, which compilers of generated code refuse */
+    if (!is_on) /* compilers of generated code refuse a constant index that is out of bounds */
       return bp_ir_cast(module, dtype, mask);
     mask = NULL;
   }
