@@ -213,8 +213,8 @@ int main(int argc, char **argv) {
   fill_standard_descriptors();
   raise_stack_limit();
   atexit(check_output_at_exit);
-  signal(SIGCHLD,
-         SIG_DFL); /* an ignored one is inherited, and compilers in drivers wait for `ld` */
+  /* Programs inherit an ignored SIGCHLD. A compiler in a driver could then not wait for `ld`. */
+  signal(SIGCHLD, SIG_DFL);
   signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);

@@ -64,13 +64,14 @@
 /* How often to check the child if no event reports its end. */
 #define POLL_MS 50
 
-/* Waits are at most WAIT_MS long. If GAP_MS pass between two of them, this process did not run: the
- * machine or all processes of a job were stopped. That time does not count for the deadline. */
+/* Waits are at most WAIT_MS long. If GAP_MS pass between the ends of two waits, this process did
+ * not run: the machine or all processes of a job were stopped. That time does not count for the
+ * deadline. */
 #define WAIT_MS 500
 #define GAP_MS  1500
 
-/* How long the child must be stopped until the stop is its end. If all processes of a job are
- * stopped and continued one by one, the child is stopped for a moment while this process runs. */
+/* A child that stays stopped this long has ended its trial. If all processes of a job are stopped
+ * and continued one by one, the child is stopped for a moment while this process runs. */
 #define STOP_MS 200
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
@@ -338,12 +339,12 @@ typedef struct Child {
   pid_t pid;
   int64_t deadline;
   int64_t checked; /* time of the last check */
-  int64_t stopped; /* since when a signal has stopped the child; 0: it runs */
-  int stop;        /* the signal */
+  int64_t stopped; /* time at which a signal stopped the child; 0: the child runs */
+  int stop;        /* that signal */
 } Child;
 
-/* Leaves out time during which this process did not run. */
-static void leave_gap_out(Child *child) {
+/* Moves the deadline by the time during which this process did not run. */
+static void exclude_gap(Child *child) {
   int64_t now = now_ms(), gap = now - child->checked;
   child->checked = now;
   if (gap < GAP_MS)
@@ -356,6 +357,7 @@ static int64_t min(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
+/* The time until the deadline, or until a stop of the child is its end. */
 static int64_t time_left(const Child *child) {
   int64_t left = child->deadline - child->checked;
   return child->stopped ? min(left, child->stopped + STOP_MS - child->checked) : left;
@@ -365,7 +367,7 @@ static int64_t time_left(const Child *child) {
  * it still runs. */
 static int take_end(Child *child, char *end, size_t size) {
   int status;
-  leave_gap_out(child);
+  exclude_gap(child);
   for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
     if (got != child->pid)
       continue;

@@ -12,7 +12,7 @@ first run, packed parameters among it, and do not include inputs, which the call
   held    what the arena has taken from the system; it keeps this memory
 
 Shares are Backplane's storage without the inputs, divided by onnxruntime's figures. ! marks a share
-above the bar; it counts as no failure. Exit status 1 if a model failed."""
+above 1.1, which is not a failure. Exit status 1 if a model failed."""
 
 import argparse
 import json
@@ -86,7 +86,7 @@ def arena_bytes(model: Path, folder: Path) -> Arena:
     nodes = [node for node in nodes if "mem_in_use_peak" in node]
     if not nodes:
         raise ValueError(
-            f"the profile of onnxruntime {onnxruntime.__version__} has no statistics of the arena; 1.31 has"
+            f"the profile of onnxruntime {onnxruntime.__version__} has no statistics of the arena; install 1.31 or newer"
         )
     start = nodes[0]
     used = int(start["mem_bytes_in_use"]) - int(start["mem_in_use_delta"])

@@ -101,7 +101,7 @@ static void block_extents(BpEmitter *e, const BpIrNode *function, int64_t extent
       return;
     }
     int64_t threads = e->ir->int_value(extent);
-    extents[tag[10] - 'x'] = threads > 0 ? threads : 1; /* a block of no threads is not launched */
+    extents[tag[10] - 'x'] = threads > 0 ? threads : 1; /* as bp_kernel_get_launch launches it */
   }
 }
 

@@ -105,8 +105,8 @@ static void serial_loop(BpEmitter *e, const BpIrNode *node) {
 }
 
 /* Whether the launch has exactly as many threads on an axis as a loop on the axis needs; otherwise
- * the other threads must skip the loop. A launch size of 0 starts one thread, so an extent that may
- * be 0 needs the comparison. */
+ * the other threads must skip the loop. A launch of size 0 starts one thread
+ * (bp_kernel_get_launch), so that thread skips a loop whose extent may be 0. */
 static int takes_all_threads(BpEmitter *e, const char *tag, const BpIrNode *extent) {
   for (int32_t i = bp__num_params(e, e->function); i < e->ir->num_operands(e->function); i++) {
     const BpIrNode *attr = e->ir->operand(e->function, i);

@@ -117,6 +117,13 @@ static inline bool bp__ir_is_int_value(const BpIrNode *node, int64_t value) {
   int64_t found;
   return bp__ir_const_int(node, &found) && found == value;
 }
+/* The value of a constant mask of that many lanes, 1 or 0; -1 for a mask that is not constant or
+ * that bp_ir_verify refuses. */
+static inline int bp__ir_const_mask(const BpIrNode *mask, uint16_t lanes) {
+  int64_t value;
+  bool is_mask = mask->dtype.code == BP_DTYPE_BOOL && mask->dtype.lanes == lanes;
+  return is_mask && bp__ir_const_int(mask, &value) ? value != 0 : -1;
+}
 /* The value of a FLOAT_IMM, or of the FLOAT_IMM in a BROADCAST; false for other nodes. */
 static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
   if (node->kind == BP_IR_BROADCAST)

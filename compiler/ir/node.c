@@ -128,12 +128,11 @@ const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpI
   if (!buffer || !index)
     return NULL;
   BpDataType dtype = bp__dtype_with_lanes(buffer->dtype, index->dtype.lanes);
-  int64_t is_on;
-  if (mask && mask->dtype.lanes == dtype.lanes && bp__ir_const_int(mask, &is_on)) {
-    if (!is_on) /* the index may be out of bounds, which compilers of generated code refuse */
-      return bp_ir_cast(module, dtype, mask);
+  int is_on = mask ? bp__ir_const_mask(mask, dtype.lanes) : 1;
+  if (is_on == 0) /* compilers of generated code refuse a constant index that is out of bounds */
+    return bp_ir_cast(module, dtype, mask);
+  if (is_on == 1)
     mask = NULL;
-  }
   const BpIrNode *operands[] = {buffer, index, mask};
   return bp_ir_make(module, BP_IR_LOAD, dtype, operands, mask ? 3 : 2, 0, 0, NULL);
 }

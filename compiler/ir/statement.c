@@ -14,7 +14,7 @@ const BpIrNode *bp_ir_store(BpIrModule *module, const BpIrNode *buffer, const Bp
     return NULL;
   if (value->dtype.lanes == 1 && index->dtype.lanes > 1)
     value = bp_ir_broadcast(module, value, index->dtype.lanes);
-  if (mask && bp__ir_is_int_value(mask, 1))
+  if (mask && bp__ir_const_mask(mask, index->dtype.lanes) == 1)
     mask = NULL;
   const BpIrNode *operands[] = {buffer, index, value, mask};
   return statement(module, BP_IR_STORE, operands, mask ? 4 : 3, 0, NULL);

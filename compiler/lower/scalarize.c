@@ -80,13 +80,14 @@ static const BpIrNode *operation_lane(Scalarizer *s, const BpIrNode *node, int32
     if (!operands[i])
       return NULL;
   }
+  /* bp_ir_binary folds lanes that are constant, such as those of masks. */
   if (node->kind >= BP_IR_ADD && node->kind <= BP_IR_SHR && node->num_operands == 2)
     return bp_ir_binary(module_of(s), node->kind, operands[0], operands[1]);
   return bp_ir_make(module_of(s), node->kind, bp__dtype_element(node->dtype), operands,
                     node->num_operands, node->int_value, node->float_value, node->str_value);
 }
 
-/* Some bits of one lane of a vector, as an unsigned number of `to` bits. */
+/* The bits of one lane of a vector from bit `first` on, as an unsigned integer of `to` bits. */
 static const BpIrNode *bits_of_lane(Scalarizer *s, const BpIrNode *vector, int32_t lane,
                                     int32_t first, uint8_t to) {
   BpDataType held = {BP_DTYPE_UINT, vector->dtype.bits, 1}, wanted = {BP_DTYPE_UINT, to, 1};
@@ -101,12 +102,12 @@ static const BpIrNode *reinterpret_lane(Scalarizer *s, const BpIrNode *node, int
   const BpIrNode *vector = node->operands[0];
   int32_t from = vector->dtype.bits, to = node->dtype.bits;
   BpDataType wanted = {BP_DTYPE_UINT, node->dtype.bits, 1};
-  int32_t first = lane * to / from;
+  int32_t first = lane * to / from; /* the lane of `vector` that has the lowest bits */
   const BpIrNode *bits = bits_of_lane(s, vector, first, lane * to - first * from, node->dtype.bits);
   for (int32_t i = 1; i < to / from; i++) {
     const BpIrNode *more = bits_of_lane(s, vector, first + i, 0, node->dtype.bits);
-    const BpIrNode *count = bp_ir_int(module_of(s), wanted, (int64_t)i * from);
-    bits = binary(s, BP_IR_BIT_OR, bits, binary(s, BP_IR_SHL, more, count));
+    const BpIrNode *shift = bp_ir_int(module_of(s), wanted, (int64_t)i * from);
+    bits = binary(s, BP_IR_BIT_OR, bits, binary(s, BP_IR_SHL, more, shift));
   }
   return bp__ir_reinterpret(module_of(s), bp__dtype_element(node->dtype), bits);
 }

@@ -381,8 +381,9 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32
   return bp_te_parallel(stage, outer[0]);
 }
 
-/* Whether windows do not overlap: the axes on which an access depends have no more places than the
- * input has elements. */
+/* Whether an access reads each element of its input at most once for all values of the other axes:
+ * its windows do not overlap. The axes on which the access depends then have no more iterations
+ * than the input has elements. */
 static bool reads_each_once(const BpStageInfo *work, const BpAccess *access,
                             const BpStageInfo *input) {
   double reads = 1;

@@ -160,10 +160,10 @@ int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *p
     plan_groups(&planner, graph, groups);
   }
   planner_clear(&planner);
-  return has_memory ? 0
-                    : bp_error_raise(BP_ERROR_MEMORY,
-                                     "out of memory while planning the storage of %zu values",
-                                     count);
+  if (has_memory)
+    return 0;
+  return bp_error_raise(BP_ERROR_MEMORY, "out of memory while planning the storage of %zu values",
+                        count);
 }
 
 void bp__plan_clear(BpMemoryPlan *plan) {

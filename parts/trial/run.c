@@ -26,8 +26,9 @@
 #define WAKE_AFTER_MS 1000
 #define KILL_AFTER_MS 3000
 
-/* A wait that takes GAP_MS longer than requested, at most WAIT_MS, shows that this process did not
- * run: the machine or all processes of a job were stopped. The helper does not count that time. */
+/* Waits are at most WAIT_MS long. If a wait takes GAP_MS longer than requested, this process did
+ * not run: the machine or all processes of a job were stopped. The helper does not count that time
+ * for its deadline, so this process does not count it either. */
 #define WAIT_MS 500
 #define GAP_MS  1000
 
@@ -184,7 +185,8 @@ static void finish_helper(Helper *helper) {
 
 /* ---- Reading the report ------------------------------------------------------------------ */
 
-/* Waits for input or the helper's end for at most `milliseconds`. Returns poll's result. */
+/* Waits for input or the helper's end for at most `milliseconds`. Moves the deadline if this
+ * process did not run meanwhile. Returns poll's result. */
 static int wait_some(Helper *helper, int milliseconds, short *revents) {
   struct pollfd fds[] = {{.fd = helper->report, .events = POLLIN},
                          {.fd = helper->pidfd, .events = POLLIN}};
@@ -210,7 +212,7 @@ static int wait_readable(Helper *helper) {
       continue;
     if (is_woken)
       break;
-    end_trial(helper);
+    end_trial(helper);              /* the helper may have moved its own deadline further */
     signal_helper(helper, SIGCONT); /* the plugin may have stopped the helper */
     is_woken = 1;
   }
@@ -300,8 +302,9 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
                                 words ? "\"" : "");
 }
 
-/* Whether people, service managers or the kernel send this signal to all processes of a job. The
- * sender is unknown, so such an end is no verdict: memory may have run out, or a service ends. */
+/* Whether users, service managers or the kernel send this signal to all processes of a job. The
+ * sender is unknown, so an end by this signal is no verdict: memory may have run out, or a service
+ * may have been stopped. */
 static int may_come_from_outside(int number) {
   return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
          number == SIGQUIT;
@@ -382,8 +385,8 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
   return 0;
 }
 
-/* A fault of a trial whose file was overwritten is no verdict: code and data changed while they
- * were used. */
+/* If the file was overwritten during a failed trial, the failure is no verdict on the plugin: code
+ * and data changed while the trial used them. */
 static void excuse_overwritten(const Plugin *plugin, Trial *trial) {
   if (trial->verdict == REASON_OK || bp__plugin_is_unwritten(plugin))
     return;

@@ -25,7 +25,7 @@
 /* How long it sleeps before it looks whether the worker lives. */
 #define FIRST_SLEEP_NS INT64_C(1000000)
 #define LAST_SLEEP_NS  INT64_C(50000000)
-/* A sleep that takes this much longer shows that this process did not run: the machine or all
+/* If a sleep takes GAP_NS longer than requested, this process did not run: the machine or all
  * processes of a job were stopped. That time does not count for the deadline. */
 #define GAP_NS   INT64_C(1000000000)
 #define HELLO_MS 20000
@@ -342,8 +342,8 @@ static int spin(const BpCall *call, uint32_t chunks) {
   return 0;
 }
 
-/* Sleeps until the worker tells of news, or for `sleep` nanoseconds. Returns the time during which
- * this process did not run. */
+/* Sleeps until the worker changes its word, for at most `sleep` nanoseconds. Returns the time
+ * during which this process did not run. */
 static int64_t await_news(BpWorkerChannel *channel, uint32_t seen, int64_t sleep) {
   int64_t until = bp_worker_now() + sleep;
   bp_worker_sleep(&channel->worker_word, seen, &channel->host_sleeps, sleep);

@@ -126,7 +126,8 @@ static const BpIrNode *ranged(Program *program, int64_t limit) {
   return bp_ir_binary(module, BP_IR_MIN, index, number(program, limit - 1));
 }
 
-/* Reads neighbours, or elements that are apart, forward or backward, with all lanes in bounds. */
+/* Returns an index of neighbours or of distant elements, forward or backward; all lanes are in
+ * bounds. */
 static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   static const int strides[] = {1, 1, 1, 2, -1, -2, 3};
   int stride = strides[below(program, G_N_ELEMENTS(strides))];
@@ -145,7 +146,7 @@ static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   return bp_ir_ramp(program->random.module, first, step, lanes);
 }
 
-/* A mask of the first or the last lanes: all, some or none. */
+/* Returns a mask that is true in the first or the last lanes: in all, some or none. */
 static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
   BpIrModule *module = program->random.module;
   int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
@@ -160,8 +161,8 @@ static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
   return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
 }
 
-/* Reads lanes at constant distances, as at the ends of padded rows: a ramp that is reflected,
- * clipped or continued at the other end. */
+/* Returns an index as at the ends of padded rows: a ramp that is reflected, clipped or continued at
+ * the other end. */
 static const BpIrNode *bent(Program *program, uint16_t lanes, int64_t limit) {
   BpIrModule *module = program->random.module;
   const BpIrNode *last = number(program, limit - 1);
@@ -287,7 +288,7 @@ static const BpIrNode *odd_float(Program *program, uint16_t lanes) {
   return bp_ir_load(program->random.module, program->odd, ramp(program, lanes, INPUT), NULL);
 }
 
-/* Makes a float that is rounded once. */
+/* Makes a float by at most one operation, so that it is rounded at most once. */
 static const BpIrNode *rounded_float(Program *program, uint16_t lanes) {
   const BpIrNode *x = odd_float(program, lanes);
   int to = FIRST_FLOAT + below(program, PROGRAM_TYPES - FIRST_FLOAT), from;
@@ -325,8 +326,8 @@ static const BpIrNode *called(Program *program, const char *name, BpDataType dty
   return bp_ir_call(program->random.module, dtype, BP_IR_CALL_INTRINSIC, name, args, count);
 }
 
-/* Products of leaves stay small. The sign is that of a number that is not a zero of unknown sign.
- */
+/* Calls fma on leaves, whose products are exact, or copysign. The sign comes from an integer,
+ * because the sign of a float that is 0 is unknown. */
 static const BpIrNode *intrinsic_of_several(Program *program, int type, uint16_t lanes) {
   const BpIrNode *args[3];
   int first = program->types[0];
@@ -359,7 +360,8 @@ static const BpIrNode *intrinsic(Program *program, int type, uint16_t lanes, int
   return called(program, name, type_with(type, lanes), &x, 1);
 }
 
-/* Sums of small floats are exact in any order, and products of two. */
+/* Reduces a vector. Sums of small floats are exact in any order; products are exact for two lanes.
+ */
 static const BpIrNode *reduced(Program *program, int type, int depth) {
   static const char *const names[] = {"min", "max", "add", "mul"};
   const char *name = names[below(program, 4)];
@@ -390,7 +392,8 @@ static const BpIrNode *shuffled(Program *program, int type, uint16_t lanes, int 
                     vectors + lanes, vectors, 0, NULL);
 }
 
-/* Returns the bits of integers of the same size: of the other sign, or of more or fewer bits. */
+/* Reinterprets integers that have as many bits altogether: of the other signedness, or of another
+ * width. */
 static const BpIrNode *reinterpreted_int(Program *program, int type, uint16_t lanes, int depth) {
   int other = 1 + below(program, FIRST_FLOAT - 1), bits = type_with(type, 1).bits * lanes;
   int from = bits / type_with(other, 1).bits;
@@ -435,7 +438,7 @@ static const BpIrNode *reinterpreted(Program *program, int type, uint16_t lanes,
                            : bits_of_float(program, type, lanes, depth);
 }
 
-/* Uses an expression twice, so that it is a graph. */
+/* Uses an expression twice: expressions are graphs, not trees. */
 static const BpIrNode *shared(Program *program, int type, uint16_t lanes, int depth) {
   static const int32_t kinds[] = {BP_IR_ADD, BP_IR_MIN, BP_IR_SUB, BP_IR_MAX};
   const BpIrNode *once = expression(program, type, lanes, depth - 1);
@@ -577,7 +580,8 @@ static const BpIrNode *let(Program *program, int depth) {
   return bp_ir_let(module, var, value, statements_with(program, var, depth));
 }
 
-/* The extent of a serial loop: constant, of a parameter, or of any value; it may be negative. */
+/* Returns the extent of a serial loop, which may be negative: a constant, or computed from a
+ * parameter or another value. Sets *most to the largest value. */
 static const BpIrNode *any_extent(Program *program, int64_t *most) {
   *most = 4;
   switch (below(program, 4)) {
@@ -622,23 +626,24 @@ static const BpIrNode *loop(Program *program, int depth) {
                    bp_ir_cast(module, counter, extent), kind, "", body);
 }
 
-/* Parallel iterations each have their own share of the thread's part, and no local memory. */
+/* Each parallel iteration writes its own share of the thread's part, and uses no local memory. */
 static const BpIrNode *parallel_loop(Program *program, int depth) {
   BpIrModule *module = program->random.module;
   if (program->part < 8)
     return store(program);
-  Program around = *program;
-  int64_t iterations = 2;
+  const BpIrNode *first = program->first;
+  int part = program->part, num_locals = program->num_locals, num_ranges = program->num_ranges;
+  const int iterations = 2;
   const BpIrNode *var = bp_ir_var(module, "p", dtype_of("int64"));
-  program->part /= (int)iterations;
+  program->part /= iterations;
   program->first = sum(program, program->first, times(program, var, program->part));
   program->num_locals = 0;
   add_range(program, var, 0, iterations - 1);
   const BpIrNode *body = statements(program, depth);
-  program->part = around.part;
-  program->first = around.first;
-  program->num_locals = around.num_locals;
-  program->num_ranges = around.num_ranges;
+  program->part = part;
+  program->first = first;
+  program->num_locals = num_locals;
+  program->num_ranges = num_ranges;
   return bp_ir_for(module, var, number(program, 0), number(program, iterations), BP_IR_FOR_PARALLEL,
                    "", body);
 }
@@ -651,7 +656,8 @@ static const BpIrNode *choice(Program *program, int depth) {
                   below(program, 2) ? statements(program, depth) : NULL);
 }
 
-/* Names an integer, and reads at it only where it is in bounds. */
+/* Names an integer that statements may use as an index, because they run only if it is in bounds.
+ */
 static const BpIrNode *guarded(Program *program, int depth) {
   BpIrModule *module = program->random.module;
   const BpIrNode *var = bp_ir_var(module, "i", dtype_of("int64"));

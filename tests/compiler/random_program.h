@@ -19,8 +19,9 @@
 #define THREADS    4 /* in a block */
 #define COUNT      5 /* the value of a scalar parameter that is a number */
 
-/* The parameters of a program: inputs, outputs, a buffer of floats that are not exact, then scalars
- * of value COUNT: an integer, and a number of any type. */
+/* The parameters of a program, in this order: NUM_TYPES inputs, NUM_TYPES outputs, a buffer of
+ * floats that are not exact, and NUM_SCALARS scalars of value COUNT: an integer and a number of any
+ * type. */
 #define NUM_BUFFERS (2 * NUM_TYPES + 1)
 #define NUM_SCALARS 2
 
@@ -37,8 +38,8 @@ typedef struct RandomRange {
 typedef struct RandomProgram {
   RandomExpressions random; /* first member: callbacks for leaves cast its address to the program */
   uint64_t seed;
-  gboolean has_barriers; /* threads of a block exchange values: for targets with threads */
-  gboolean is_series;    /* several loops, with memory between them: for the host */
+  gboolean has_barriers; /* threads of a block exchange values; needs a target with threads */
+  gboolean is_series;    /* several loops that share memory; needs a target without threads */
   int types[NUM_TYPES];
   const BpIrNode *inputs[NUM_TYPES], *outputs[NUM_TYPES];
   const BpIrNode *odd;       /* floats that are not exact */
@@ -47,9 +48,9 @@ typedef struct RandomProgram {
   const BpIrNode *thread;    /* the number of the thread, an expression */
   const BpIrNode *block;     /* the number of the block, an expression */
   const BpIrNode *place;     /* number of the thread in its block, an expression */
-  const BpIrNode *first;     /* the first element of the thread's part, */
-  int part;                  /* and the number of elements in it */
-  const BpIrNode *workspace; /* global memory that is set, or NULL */
+  const BpIrNode *first;     /* the first element of the thread's part of an output */
+  int part;                  /* number of elements in that part */
+  const BpIrNode *workspace; /* global memory that an earlier loop has set, or NULL */
   const BpIrNode *locals[MAX_LOCALS];
   int num_locals;
   RandomRange ranges[MAX_RANGES];
@@ -59,7 +60,7 @@ typedef struct RandomProgram {
   const BpIrNode *function;
 } RandomProgram;
 
-/* Makes a program in a module of its own, random.module, as a function of that name. */
+/* Makes a program as a function `name` in a new module, program->random.module. */
 void random_program_make(RandomProgram *program, uint64_t seed, const char *name);
 
 /* Whether a type is one of floats, by index in bp__program_types. */

@@ -161,6 +161,24 @@ static void test_statements(Fixture *t, gconstpointer unused) {
   g_assert_true(bp_ir_if(t->module, no, two, store) == store);
 }
 
+/* Masks of other types stay, so that the verifier refuses them. */
+static void test_constant_masks(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  BpDataType boolean = dtype_of("bool");
+  const BpIrNode *eight = bp_ir_int(t->module, t->int64, 8);
+  const BpIrNode *A = bp_ir_buffer(t->module, "A", t->int64, BP_IR_SCOPE_GLOBAL, &eight, 1);
+  const BpIrNode *yes = bp_ir_int(t->module, boolean, 1), *no = bp_ir_int(t->module, boolean, 0);
+  const BpIrNode *one = bp_ir_int(t->module, t->int64, 1);
+  const BpIrNode *wide = bp_ir_broadcast(t->module, yes, 4);
+  assert_printed(bp_ir_load(t->module, A, eight, no), "0");
+  assert_printed(bp_ir_load(t->module, A, one, yes), "(load A 1)");
+  assert_printed(bp_ir_store(t->module, A, one, eight, yes), "(store A 1 8)");
+  assert_printed(bp_ir_load(t->module, A, one, one), "(load A 1 1)");
+  assert_printed(bp_ir_store(t->module, A, one, eight, one), "(store A 1 8 1)");
+  assert_printed(bp_ir_load(t->module, A, one, wide), "(load A 1 (broadcast true 4))");
+  assert_printed(bp_ir_store(t->module, A, one, eight, wide), "(store A 1 8 (broadcast true 4))");
+}
+
 static void test_errors_pass_through(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrNode *bad = bp_ir_binary(t->module, BP_IR_ADD, t->x, t->f);
@@ -317,6 +335,7 @@ int main(int argc, char **argv) {
   ADD("/ir/build/logic", test_logic);
   ADD("/ir/build/vectors", test_vectors);
   ADD("/ir/build/statements", test_statements);
+  ADD("/ir/build/constant-masks-are-applied", test_constant_masks);
   ADD("/ir/build/errors-pass-through", test_errors_pass_through);
   ADD("/ir/build/types-are-checked", test_types_are_checked);
   ADD("/ir/build/functions-by-name", test_functions_by_name);

@@ -33,7 +33,7 @@ static char *text_of(const BpIrNode *function) {
 /* A target of the programs. */
 typedef struct Place {
   const char *text;
-  gboolean has_threads; /* otherwise barriers are refused; with threads, several loops */
+  gboolean has_threads; /* barriers work; a function of several loops is refused */
   gboolean has_nan;     /* exact floats may be NaN or infinite */
   gboolean is_known;    /* the plugin was built */
   gboolean is_here;     /* there is a device, and programs run on it */
@@ -74,7 +74,7 @@ static double any_float(BpDataType dtype, gboolean is_exact, gboolean has_nan, u
   return has_nan && choice % 9 == 0 ? special[choice / 9 % 4] : (double)(choice / 9 % 15) - 7;
 }
 
-/* Fills inputs at random and outputs with 0. The odd floats are the last argument. */
+/* Fills inputs at random and outputs with 0. The buffer after the outputs has the odd floats. */
 static void fill_args(Args *args, const BpIrNode *function, const Place *place, uint64_t seed) {
   make_args(args, function, seed);
   for (int32_t i = 0; i < args->count; i++) {

@@ -148,6 +148,7 @@ static void add_presents(RandomGraph *g, const Heads *h, int32_t count) {
     rounded(g, add_result(g, h->type, shapes[i], 4));
 }
 
+/* Adds the error of a result that the operator rounds to float32. */
 static void round_to_float(RandomGraph *g, int32_t result) {
   RandomValue *value = random_graph_value(g, result);
   value->error = MAX(value->error, random_graph_rounding(FLOAT));

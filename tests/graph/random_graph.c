@@ -175,6 +175,13 @@ int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count) {
   return value;
 }
 
+int32_t whole_list(RandomGraph *g, const int64_t *ints, int32_t count) {
+  int32_t value = weights(g, g->whole, (int64_t[]){count}, 1);
+  for (int32_t i = 0; i < count; i++)
+    put(random_graph_value(g, value)->data, g->whole, i, (double)ints[i]);
+  return value;
+}
+
 int32_t number(RandomGraph *g, int32_t type, double content) {
   int32_t value = weights(g, type, NULL, 0);
   put(random_graph_value(g, value)->data, type, 0, content);
@@ -386,11 +393,11 @@ static void make_cast(RandomGraph *g, const Row *row) {
 /* Operators that move the elements of one operand. */
 #define MOVES                                                                                      \
   "Transpose|Reshape|Flatten|Squeeze|Unsqueeze|Identity|Slice|Split|Expand|Tile|Gather|"           \
-  "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size|"           \
-  "TensorScatter"
+  "GatherElements|GatherND|ReverseSequence|Compress|Trilu|CenterCropPad|Pad|Shape|Size"
 
-/* Operators that take floats of 8 bits. */
-#define BYTE_MOVES "Dropout|BitCast"
+/* Operators that move elements of at least 8 bits: Dropout and BitCast take no smaller ones, and
+ * `given`, which makes the updates of TensorScatter, makes no smaller ones. */
+#define BYTE_MOVES "Dropout|BitCast|TensorScatter"
 
 /* The row of an operator that has one; frees the name. */
 static const Row *find_row(char *op);
@@ -404,7 +411,7 @@ static void to_float(RandomGraph *g, int32_t x) {
 
 /* Casts to a storage-only type, moves the elements, and casts back. */
 static void make_narrow(RandomGraph *g, const Row *row) {
-  static const int8_t narrow[] = {FLOAT8E4M3FN, 18, 19, FLOAT8E5M2FNUZ, 21, 22, 23, 25, 26};
+  static const int8_t narrow[] = {NARROW_TYPES};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   int32_t type = narrow[below(g, G_N_ELEMENTS(narrow))];
   const RandomValue in = *random_graph_value(g, x);
@@ -439,11 +446,12 @@ static void make_cast_or_narrow(RandomGraph *g, const Row *row) {
 }
 
 static void make_bit_cast(RandomGraph *g, const Row *row) {
-  static const int8_t to[] = {
-      [UINT8] = INT8,   [INT8] = UINT8,   [UINT16] = INT16,  [INT16] = UINT16,
-      [INT32] = UINT32, [UINT32] = INT32, [INT64] = UINT64,  [UINT64] = INT64,
-      [FLOAT] = INT32,  [DOUBLE] = INT64, [FLOAT16] = INT16, [BFLOAT16] = INT16,
-      [17] = UINT8,     [18] = INT8,      [19] = UINT8,      [20] = INT8};
+  static const int8_t to[] = {[UINT8] = INT8,         [INT8] = UINT8,          [UINT16] = INT16,
+                              [INT16] = UINT16,       [INT32] = UINT32,        [UINT32] = INT32,
+                              [INT64] = UINT64,       [UINT64] = INT64,        [FLOAT] = INT32,
+                              [DOUBLE] = INT64,       [FLOAT16] = INT16,       [BFLOAT16] = INT16,
+                              [FLOAT8E4M3FN] = UINT8, [FLOAT8E4M3FNUZ] = INT8, [FLOAT8E5M2] = UINT8,
+                              [FLOAT8E5M2FNUZ] = INT8};
   int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
   const RandomValue in = *random_graph_value(g, x);
   int32_t type = to[in.type];

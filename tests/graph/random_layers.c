@@ -98,9 +98,7 @@ void make_center(RandomGraph *g, const Row *row) {
   int64_t shape[MAX_RANK], axis = below(g, in.rank);
   memcpy(shape, in.shape, sizeof(shape));
   shape[axis] = between(g, 1, in.shape[axis] + 3);
-  int64_t one = 1;
-  int32_t list = weights(g, g->whole, &one, 1);
-  put(random_graph_value(g, list)->data, g->whole, 0, (double)shape[axis]);
+  int32_t list = whole_list(g, &shape[axis], 1);
   apply(g, row->op, g_strdup_printf("axes=%d,", (int)axis), (int32_t[]){x, list}, 2, in.type, shape,
         in.rank);
 }

@@ -20,8 +20,19 @@ enum {
   UINT64 = 13,
   BFLOAT16 = 16,
   FLOAT8E4M3FN = 17,
-  FLOAT8E5M2FNUZ = 20
+  FLOAT8E4M3FNUZ = 18,
+  FLOAT8E5M2 = 19,
+  FLOAT8E5M2FNUZ = 20,
+  UINT4 = 21,
+  INT4 = 22,
+  FLOAT4E2M1 = 23,
+  UINT2 = 25,
+  INT2 = 26
 };
+
+/* The types that are only stored. */
+#define NARROW_TYPES                                                                               \
+  FLOAT8E4M3FN, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ, UINT4, INT4, FLOAT4E2M1, UINT2, INT2
 
 /* Sets of types, by 1 << type. 16-bit floats have few exact bits. */
 #define HALVES   (1 << FLOAT16 | 1 << BFLOAT16)
@@ -66,11 +77,13 @@ char *choice(RandomGraph *g, const char *words);
 char *joined(char *a, char *b);
 gboolean is_float(int32_t type);
 void put(void *data, int32_t type, int64_t at, double value);
-/* Returns one of these types; the first one unless the graph has rare types. */
+/* Returns `usual`, or, if the graph has rare types, a type of the set `types`. */
 int32_t type_of(RandomGraph *g, int32_t usual, int32_t types);
 int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part);
 int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+/* Makes a list of int64; whole_list makes a list of the type of the next node's indices. */
 int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count);
+int32_t whole_list(RandomGraph *g, const int64_t *ints, int32_t count);
 int32_t number(RandomGraph *g, int32_t type, double content);
 int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact);
 int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);

@@ -52,13 +52,6 @@ static void make_old_slice(RandomGraph *g, const Row *row) {
         &x, 1, in.type, shape, in.rank);
 }
 
-/* A list of one integer of the type of the next node's indices. */
-static int32_t whole_list(RandomGraph *g, int64_t content) {
-  int32_t list = weights(g, g->whole, (int64_t[]){1}, 1);
-  put(random_graph_value(g, list)->data, g->whole, 0, (double)content);
-  return list;
-}
-
 void make_slice(RandomGraph *g, const Row *row) {
   if (below(g, 6) == 0) {
     make_old_slice(g, row);
@@ -73,8 +66,12 @@ void make_slice(RandomGraph *g, const Row *row) {
   shape[axis] = (end - start + step - 1) / step;
   gboolean back = below(g, 3) == 0 && end > start; /* elements from end - 1 down to start */
   int64_t last = !back ? end : start ? start - 1 - length : -length - 1;
-  int32_t reads[5] = {x, whole_list(g, back ? end - 1 : start), whole_list(g, last),
-                      whole_list(g, axis), whole_list(g, back ? -step : step)};
+  if (back) {
+    start = end - 1;
+    step = -step;
+  }
+  int32_t reads[5] = {x, whole_list(g, &start, 1), whole_list(g, &last, 1), whole_list(g, &axis, 1),
+                      whole_list(g, &step, 1)};
   apply(g, row->op, g_strdup(""), reads, 5, in.type, shape, in.rank);
 }
 
@@ -151,15 +148,6 @@ static char *with_pads(char *attrs, const int64_t *pads, int32_t count) {
   return g_string_free(all, FALSE);
 }
 
-/* A list of axes, as int64 or int32. */
-static int32_t places(RandomGraph *g, const int64_t *ints, int32_t count) {
-  int64_t size = count;
-  int32_t list = weights(g, g->whole, &size, 1);
-  for (int32_t i = 0; i < count; i++)
-    put(random_graph_value(g, list)->data, g->whole, i, (double)ints[i]);
-  return list;
-}
-
 void make_pad(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 1, 4), fill = -1, list = -1, rank = 0;
   const RandomValue in = *random_graph_value(g, x);
@@ -181,7 +169,7 @@ void make_pad(RandomGraph *g, const Row *row) {
     fill = number(g, in.type, 1);
   int32_t amounts = int_list(g, pads, 2 * rank);
   if (first > 0)
-    list = places(g, axes, rank);
+    list = whole_list(g, axes, rank);
   apply(g, row->op, attrs, (int32_t[]){x, amounts, fill, list}, 4, in.type, shape, in.rank);
 }
 

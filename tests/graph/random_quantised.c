@@ -48,22 +48,22 @@ static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape,
   return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
 }
 
-/* A zero point of a type that only stores, or of 16 bits; that of floats of few bits is 0. */
+/* Returns a zero point of a type that is only stored, or of 16 bits; 0 for floats of few bits. */
 static int32_t narrow_zero(RandomGraph *g, int32_t type) {
-  gboolean is_real = (type >= FLOAT8E4M3FN && type <= FLOAT8E5M2FNUZ) || type == 23;
+  gboolean is_real = (type >= FLOAT8E4M3FN && type <= FLOAT8E5M2FNUZ) || type == FLOAT4E2M1;
   int32_t content = number(g, FLOAT, is_real ? 0 : 1);
   return apply(g, "Cast", g_strdup_printf("to=%d", type), &content, 1, type, NULL, 0);
 }
 
-/* Quantises to a type that only stores, or to 16 bits, and back. */
+/* Quantises to a type that is only stored, or to 16 bits, and back. */
 static void make_narrow_quantize(RandomGraph *g) {
-  static const int8_t types[] = {UINT16, INT16, 17, 18, 19, 20, 21, 22, 23, 25, 26};
+  static const int8_t types[] = {UINT16, INT16, NARROW_TYPES};
   int32_t x = pick_of(g, 1 << FLOAT, 0, 4, TRUE), type = types[below(g, G_N_ELEMENTS(types))];
   const RandomValue in = *random_graph_value(g, x);
   int32_t scale = scale_of(g, FLOAT, NULL, 0), to = below(g, 2) ? FLOAT : FLOAT16;
-  gboolean is_code = type >= 17 && type <= 20;
+  gboolean is_byte = type >= FLOAT8E4M3FN && type <= FLOAT8E5M2FNUZ;
   char *attrs = g_strdup_printf("output_dtype=%d", type);
-  if (is_code)
+  if (is_byte)
     attrs = joined(attrs, g_strdup_printf("saturate=%d", (int)below(g, 2)));
   if (below(g, 2))
     attrs = joined(attrs, g_strdup("precision=1"));
@@ -77,12 +77,13 @@ static void make_narrow_quantize(RandomGraph *g) {
 }
 
 void make_quantize(RandomGraph *g, const Row *row) {
-  if (row->op[0] != 'c' && g->has_rare_types && below(g, 2)) {
+  gboolean has_types = !g_str_has_prefix(row->op, "com.") && g->has_rare_types;
+  if (has_types && below(g, 2)) {
     make_narrow_quantize(g);
     return;
   }
   gboolean is_back = g_str_has_suffix(row->op, "DequantizeLinear");
-  gboolean has_words = row->op[0] != 'c' && g->has_rare_types && below(g, 4) == 0;
+  gboolean has_words = has_types && below(g, 4) == 0;
   int32_t types = is_back ? BYTES | 1 << INT32 : has_words ? 1 << INT32 : FLOATS;
   int32_t x = pick_of(g, types, 0, 4, TRUE), rank;
   const RandomValue in = *random_graph_value(g, x);
@@ -129,7 +130,7 @@ static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_
     return (int32_t)between(g, 2, 4);
   }
   *type = byte_type(g);
-  gboolean is_product = row->op[0] == 'Q' && row->op[7] == 'M';
+  gboolean is_product = !strcmp(row->op, "QLinearMatMul");
   int32_t real = is_product ? type_of(g, FLOAT, 1 << FLOAT | HALVES) : FLOAT;
   const int32_t all[8] = {x,
                           scale_of(g, real, NULL, 0),

@@ -229,9 +229,16 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
   return results;
 }
 
-/* ---- Overflows --------------------------------------------------------------------------- */
+/* Returns the target of the reference. The interpreter folds all operators of a graph of constants,
+ * so the target's code only copies the results to the outputs. */
+static const char *reference_target(void) {
+  BpTarget *target = bp_target_parse("llvm");
+  bp_object_release(target);
+  bp_error_clear();
+  return target ? "llvm -opt=0" : "c -options=-O0";
+}
 
-static const char *reference_target(void);
+/* ---- Overflows --------------------------------------------------------------------------- */
 
 /* Collects the results of float16 from which the nodes compute a value. */
 static void collect_halves(const RandomGraph *graph, int32_t index, GArray *halves) {
@@ -253,7 +260,7 @@ static void collect_halves(const RandomGraph *graph, int32_t index, GArray *halv
   }
 }
 
-static gboolean has_infinity(const Results *results) {
+static gboolean has_overflow(const Results *results) {
   for (guint i = 0; results && i < results->outputs->len; i++) {
     const GArray *values = results->outputs->pdata[i];
     for (guint k = 0; k < values->len; k++)
@@ -264,13 +271,13 @@ static gboolean has_infinity(const Results *results) {
 }
 
 /* Whether a value is computed from a float16 that overflows in the reference. Operators that share
- * a function pass on such a value in float32, which holds larger numbers. */
+ * a function pass on the same value in float32, in which it does not overflow. */
 static gboolean depends_on_overflow(const RandomGraph *graph, int32_t index) {
   RandomGraph part = *graph;
   part.outputs = g_array_new(FALSE, FALSE, sizeof(int32_t));
   collect_halves(graph, index, part.outputs);
   Results *halves = part.outputs->len ? compute(&part, FORM_CONSTANTS, reference_target()) : NULL;
-  gboolean overflows = has_infinity(halves);
+  gboolean overflows = has_overflow(halves);
   results_free(halves);
   g_array_unref(part.outputs);
   return overflows;
@@ -329,14 +336,6 @@ static int32_t difference(const RandomGraph *graph, const Results *got, const Ex
     }
   }
   return -1;
-}
-
-/* Copies constants to the outputs. */
-static const char *reference_target(void) {
-  BpTarget *target = bp_target_parse("llvm");
-  bp_object_release(target);
-  bp_error_clear();
-  return target ? "llvm -opt=0" : "c -options=-O0";
 }
 
 static int expect(const RandomGraph *graph, Expected *expected) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let system calls of commands fail once, by strace, or kill the command at the call. A file of the user is whole: the
-old one or the new one. A command that succeeds has written all of its files, and the same output, as without faults,
-or its output names the fault; one that fails says why, and leaves no other file. Prints TAP. Arguments: build folder,
+old one or the new one. A command that succeeds has written the same files as without faults. Its output is the same,
+too, or names the fault. A command that fails says why, and leaves no other file. Prints TAP. Arguments: build folder,
 model; then --sample, or names of cases, or none for all."""
 
 import errno
@@ -109,7 +109,7 @@ def count_calls(command, trace):
 
 
 def leave_measures_out(text):
-    """Leave out numbers, and names: without /proc/cpuinfo the CPU has its architecture's name."""
+    """Return the text without numbers and names: without /proc/cpuinfo the CPU has its architecture's name."""
     return re.sub(r'"name": ".*"|[0-9.]+(e-?[0-9]+)?', "", text)
 
 
