@@ -352,6 +352,30 @@ static int restore(const Current *before, int status) {
   return status;
 }
 
+/* A call from outside the machine. */
+typedef struct Run {
+  BpRelaxMachine *machine;
+  uint32_t index;
+  const BpValue *args;
+  int32_t num_args;
+  BpValue *result;
+} Run;
+
+static int run_task(int task_id, BpParallelGroup *group, void *data) {
+  const Run *run = data;
+  (void)task_id;
+  (void)group;
+  return call_own(run->machine, run->index, run->args, run->num_args, run->result);
+}
+
+/* A run is a parallel launch of one task: its functions may launch in parallel as usual, and
+ * denormals are flushed during the whole run, outside launches, too. */
+static int run_flushed(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                       int32_t num_args, BpValue *result) {
+  Run run = {machine, index, args, num_args, result};
+  return bp_parallel_launch(run_task, &run, 1);
+}
+
 /* The first device comes last, so it is the current one of its type. */
 static int call_on_devices(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                            int32_t num_args, BpValue *result) {
@@ -367,7 +391,7 @@ static int call_on_devices(BpRelaxMachine *machine, uint32_t index, const BpValu
       return restore(&before, -1);
     before.count++;
   }
-  return restore(&before, call_own(machine, index, args, num_args, result));
+  return restore(&before, run_flushed(machine, index, args, num_args, result));
 }
 
 static BpRelaxWorkspace *take_workspace(BpRelaxMachine *machine) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models whose inputs have open extents: compiled once, and run with many shapes. */
+#include <float.h>
 #include <malloc.h>
 #include <string.h>
 #include <unistd.h>
@@ -318,6 +319,33 @@ static void test_shapes(gconstpointer target) {
   bp_object_release(module);
   unlink(path);
   g_free(path);
+}
+
+/* Arithmetic on denormals is slow: a run flushes them, and the caller's mode is unchanged. */
+static void test_denormals(void) {
+#if defined(__x86_64__) || defined(__aarch64__)
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "length");
+  onnx_node(builder, "Mul", "x,x", "y", "");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  BpTensor *x = numbers((const int64_t[]){3}, 1);
+  for (int i = 0; i < 3; i++)
+    ((float *)x->view.data)[i] = 1e-20F;
+  const BpTensor *y = run(context, "x", x);
+  g_assert_cmpfloat(((const float *)y->view.data)[0], ==, 0);
+  volatile float smallest = FLT_MIN;
+  g_assert_cmpfloat(smallest / 2, >, 0);
+  bp_object_release(x);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+#else
+  g_test_skip("this processor has no mode that flushes denormals");
+#endif
 }
 
 static void test_quotient(void) {
@@ -946,6 +974,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/constants_are_cut_and_divided_by_extents", test_tables);
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
+  g_test_add_func("/open-extents/denormals_are_flushed", test_denormals);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
   g_test_add_func("/open-extents/sums_of_nothing_have_open_rows", test_empty_sums);
