@@ -237,7 +237,7 @@ static const BpIrNode *small(Program *program, const BpIrNode *value) {
   return bp_ir_binary(module, BP_IR_MAX, value, bp_ir_float(module, element, -7));
 }
 
-/* Reads an input at indices of which some are out of bounds and masked off. */
+/* Reads an input. Some indices are out of bounds and masked off. */
 static const BpIrNode *load_inside(Program *program, int slot, uint16_t lanes, int depth) {
   BpIrModule *module = program->random.module;
   const BpIrNode *index;
@@ -511,7 +511,7 @@ static uint16_t any_lanes(Program *program) {
   return chosen <= program->part ? chosen : 1;
 }
 
-/* Stores lanes of which some are out of the thread's part and masked off. */
+/* Stores lanes. Some are outside of the part of the thread and masked off. */
 static const BpIrNode *store_inside(Program *program, int slot, uint16_t lanes) {
   BpIrModule *module = program->random.module;
   const BpIrNode *index = number(program, below(program, program->part + 8) - 8);

@@ -819,7 +819,7 @@ static void test_scores_in_place(void) {
 }
 
 /* Each of the eight extents may be 1 or that of the result, so there are many versions of the
- * loops, some of which load 32 elements one by one. */
+ * loops; several load 32 elements one by one. */
 static void test_broadcasts_are_small(void) {
   OnnxBuilder *builder = onnx_builder_new();
   BpOwnedBytes bytes = {0};
