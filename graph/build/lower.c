@@ -51,9 +51,8 @@ typedef struct Lowering {
   const BpGraph *graph;
   BpOpSymbols symbols;
   const BpGroup *group;
-  BpTeTensor **args;       /* tensor of each argument of the group, then of its outputs */
-  BpTeTensor ***values;    /* tensor of each output of each node of the group */
-  BpTeTensor ***unrounded; /* the same tensors before they are rounded to float16 or bfloat16 */
+  BpTeTensor **args;    /* tensor of each argument of the group, then of its outputs */
+  BpTeTensor ***values; /* tensor of each output of each node of the group */
   BpTransformStages *transforms;
 } Lowering;
 
@@ -72,11 +71,10 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
-/* The tensor that a node of the group computes; `tensors` are the values, or the unrounded ones. */
-static BpTeTensor *computed_tensor(const Lowering *lowering, BpTeTensor ***tensors,
-                                   const BpGraphValue *value) {
+/* The tensor that a node of the group computes. */
+static BpTeTensor *computed_tensor(const Lowering *lowering, const BpGraphValue *value) {
   int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
-  return tensors[node][bp__value_output_index(value)];
+  return lowering->values[node][bp__value_output_index(value)];
 }
 
 /* Whether nodes of the group read a value before it is rounded. An output of the group is stored
@@ -98,11 +96,7 @@ static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   int32_t arg = bp__list_index(&lowering->group->args, value);
   if (bp__build_is_immediate(value))
     return immediate(lowering->te, value);
-  if (arg >= 0)
-    return lowering->args[arg];
-  return computed_tensor(
-      lowering, passes_unrounded(lowering->group, value) ? lowering->unrounded : lowering->values,
-      value);
+  return arg >= 0 ? lowering->args[arg] : computed_tensor(lowering, value);
 }
 
 static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
@@ -115,8 +109,7 @@ static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
                        .transforms = lowering->transforms};
 }
 
-static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs,
-                        BpTeTensor **unrounded) {
+static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
   BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
   BpOpCompute op = operation(lowering, node, inputs);
   for (int32_t k = 0; k < node->num_inputs; k++) {
@@ -124,7 +117,13 @@ static int compute_node(Lowering *lowering, const BpGraphNode *node, BpTeTensor 
     if (value && !(inputs[k] = input_tensor(lowering, value)))
       return -1;
   }
-  return bp__op_compute(&op, outputs, unrounded);
+  if (node->op->compute(&op, outputs) != 0)
+    return -1;
+  for (int32_t k = 0; k < node->num_outputs; k++)
+    if (!passes_unrounded(lowering->group, node->outputs[k]) &&
+        !(outputs[k] = bp__op_round(&op, k, outputs[k])))
+      return -1;
+  return 0;
 }
 
 static int compute_group(Lowering *lowering) {
@@ -137,12 +136,11 @@ static int compute_group(Lowering *lowering) {
   }
   for (size_t i = 0; i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
-    if (compute_node(lowering, node, lowering->values[i], lowering->unrounded[i]) != 0)
+    if (compute_node(lowering, node, lowering->values[i]) != 0)
       return bp_error_add_context("node '%s' (%s)", node->name, node->op->name);
   }
   for (size_t i = 0; i < group->outputs.size; i++)
-    lowering->args[group->args.size + i] =
-        computed_tensor(lowering, lowering->values, group->outputs.items[i]);
+    lowering->args[group->args.size + i] = computed_tensor(lowering, group->outputs.items[i]);
   return 0;
 }
 
@@ -178,29 +176,23 @@ static int begin_lowering(Lowering *lowering) {
   lowering->te = bp_te_create();
   lowering->args = calloc(group->args.size + group->outputs.size, sizeof(BpTeTensor *));
   lowering->values = calloc(group->nodes.size, sizeof(BpTeTensor **));
-  lowering->unrounded = calloc(group->nodes.size, sizeof(BpTeTensor **));
   lowering->symbols.vars = calloc(count + 1, sizeof(*lowering->symbols.vars));
   lowering->symbols.places = calloc(count + 1, sizeof(*lowering->symbols.places));
-  for (size_t i = 0; lowering->values && lowering->unrounded && i < group->nodes.size; i++) {
+  for (size_t i = 0; lowering->values && i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
     lowering->values[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
-    lowering->unrounded[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
-    failed |= !lowering->values[i] || !lowering->unrounded[i];
+    failed |= !lowering->values[i];
   }
-  if (lowering->te && lowering->args && lowering->values && lowering->unrounded &&
-      lowering->symbols.vars && lowering->symbols.places && !failed)
+  if (lowering->te && lowering->args && lowering->values && lowering->symbols.vars &&
+      lowering->symbols.places && !failed)
     return 0;
   return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
 }
 
 static void end_lowering(Lowering *lowering) {
-  for (size_t i = 0; lowering->values && lowering->unrounded && i < lowering->group->nodes.size;
-       i++) {
+  for (size_t i = 0; lowering->values && i < lowering->group->nodes.size; i++)
     free(lowering->values[i]);
-    free(lowering->unrounded[i]);
-  }
   free(lowering->values);
-  free(lowering->unrounded);
   free(lowering->args);
   free(lowering->symbols.vars);
   free(lowering->symbols.places);

@@ -72,7 +72,6 @@ static int is_constant(const BpGraphNode *node) {
 }
 
 static int make_tensors(Fold *fold) {
-  BpTeTensor *unrounded[MAX_FOLDED_OUTPUTS];
   BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
   BpOpCompute op = {.te = fold->te, .node = fold->node, .inputs = inputs};
   for (int32_t i = 0; i < fold->node->num_inputs; i++) {
@@ -84,7 +83,7 @@ static int make_tensors(Fold *fold) {
       return -1;
     fold->args[fold->num_args++] = inputs[i];
   }
-  if (bp__op_compute(&op, fold->args + fold->num_args, unrounded) != 0)
+  if (bp__op_compute(&op, fold->args + fold->num_args) != 0)
     return -1;
   fold->num_args += fold->node->num_outputs;
   fold->work = bp_te_work(fold->te);

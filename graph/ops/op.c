@@ -488,20 +488,20 @@ bool bp__op_is_continuous(const BpGraphNode *node) {
          node->op->compute == bp__compute_softmax;
 }
 
-int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs, BpTeTensor **unrounded) {
+BpTeTensor *bp__op_round(const BpOpCompute *op, int32_t index, BpTeTensor *result) {
+  const BpGraphValue *out = op->node->outputs[index];
+  if (bp__dtype_equal(bp_te_tensor_dtype(result), out->dtype))
+    return result;
+  Narrowing narrowing = {result, out->dtype};
+  return bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, narrowed_body, &narrowing);
+}
+
+int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs) {
   if (op->node->op->compute(op, outputs) != 0)
     return -1;
-  for (int32_t i = 0; i < op->node->num_outputs; i++) {
-    const BpGraphValue *out = op->node->outputs[i];
-    unrounded[i] = outputs[i];
-    if (bp__dtype_equal(bp_te_tensor_dtype(outputs[i]), out->dtype))
-      continue;
-    Narrowing narrowing = {outputs[i], out->dtype};
-    outputs[i] =
-        bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, narrowed_body, &narrowing);
-    if (!outputs[i])
+  for (int32_t i = 0; i < op->node->num_outputs; i++)
+    if (!(outputs[i] = bp__op_round(op, i, outputs[i])))
       return -1;
-  }
   return 0;
 }
 

@@ -111,11 +111,11 @@ const char *bp__op_how(const BpOp *op);
  * the operand.) Such a node may read results before they are rounded. */
 bool bp__op_is_continuous(const BpGraphNode *node);
 
-/* Calls the row's `compute` and converts its results to the types of the node's outputs: a row may
- * leave a result of float16 or bfloat16 in the wider type in which it computes. Sets `outputs` to
- * the converted results and `unrounded` to the results that the row left. Returns -1 with an error
- * on failure. */
-int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs, BpTeTensor **unrounded);
+/* Converts a result of the row's `compute` to the type of output `index`: a row may leave a result
+ * of float16 or bfloat16 in the wider type in which it computes. NULL with an error. */
+BpTeTensor *bp__op_round(const BpOpCompute *op, int32_t index, BpTeTensor *result);
+/* Calls the row's `compute` and converts all its results. Returns -1 with an error on failure. */
+int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs);
 
 /* Translates an extent to an int64 expression of IR; `symbols` are the nodes of the symbols, by
  * place. */
