@@ -16,7 +16,6 @@ above 1.1, which is not a failure. Exit status 1 if a model failed."""
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,8 +26,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from bench_models import CASES, DIGITS, ENCODER, ENCODER_WEIGHTS, FILES, MIB, OTHERS, ROOT
-from bench_models import Case, FetchError, fetch, fix_shapes, write_encoder
+from bench_models import CASES, MIB, OTHERS, Case, add_cases, fix_shapes, make_files
 from tool import find_tool
 
 BAR = 1.1
@@ -118,30 +116,20 @@ def measure(tool: Path, files: Path, case: Case) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    names = [case.name for case in (*CASES, *OTHERS)]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tool", type=Path, help="the backplane tool, installed or in a build folder")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; without a CASE all run")
+    add_cases(parser)
     parser.add_argument("--files", type=Path, default=Path("_build/bench-models/files"),
                         help="the folder of fetch_models.py")
-    arguments = parser.parse_args()
-    for name in arguments.cases:
-        if name not in names:
-            parser.error(f"no case {name}; there are {', '.join(names)}")
-    return arguments
+    return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse_arguments()
     files = arguments.files
-    try:
-        fetch(list(FILES), files)
-    except (FetchError, OSError) as error:
-        sys.exit(f"bench_memory: {error}")
-    shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
-    write_encoder(files / ENCODER_WEIGHTS.name, files / ENCODER.file)
+    make_files(files)
     print("MiB; shares are of Backplane's storage without the inputs")
     print("| model | planned | inputs | first | later | held | of first | of later | of held |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -369,17 +369,38 @@ def print_means(results: Iterable[Result], threads: list[int], peers: list[str])
                 print(f"geometric mean to {peer}, {count} threads, {len(ratios)} models: {text}")
 
 
+def add_cases(parser: argparse.ArgumentParser) -> None:
+    names = [case.name for case in (*CASES, *OTHERS)]
+
+    def case_name(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"no case {text}; there are {', '.join(names)}")
+        return text
+
+    parser.add_argument("cases", nargs="*", type=case_name, metavar="CASE",
+                        help=f"of {', '.join(names)}; without a CASE all run")
+
+
+def make_files(files: Path) -> None:
+    """Fetch or write the files of all cases."""
+    try:
+        fetch(list(FILES), files)
+    except (FetchError, OSError) as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
+    shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
+    write_encoder(files / ENCODER_WEIGHTS.name, files / ENCODER.file)
+
+
 def thread_counts(text: str) -> list[int]:
     return [int(count) for count in text.split(",")]
 
 
 def parse_arguments() -> argparse.Namespace:
-    names = [case.name for case in (*CASES, *OTHERS)]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "tool", type=Path, help="the backplane tool, installed or in a build folder"
     )
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; without a CASE all run")
+    add_cases(parser)
     parser.add_argument("--work", type=Path, default=Path("_build/bench-models"))
     parser.add_argument("--files", type=Path, help="the folder of fetch_models.py (WORK/files)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N[,N...]")
@@ -392,23 +413,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--iree", action="store_true", help="beside IREE, too")
     parser.add_argument("--tvm", action="store_true", help="beside untuned TVM, for information")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    arguments = parser.parse_intermixed_args()
-    for name in arguments.cases:
-        if name not in names:
-            parser.error(f"no case {name}; there are {', '.join(names)}")
-    return arguments
+    return parser.parse_intermixed_args()
 
 
 def main() -> None:
     arguments = parse_arguments()
     adopt_orphans()
     files = arguments.files or arguments.work / "files"
-    try:
-        fetch(list(FILES), files)
-    except (FetchError, OSError) as error:
-        sys.exit(f"bench_models: {error}")
-    shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
-    write_encoder(files / ENCODER_WEIGHTS.name, files / ENCODER.file)
+    make_files(files)
     peers = ["onnxruntime"] + ["provider"] * arguments.provider + ["openvino"] * arguments.openvino
     peers += ["iree"] * arguments.iree + ["tvm"] * arguments.tvm
     bench = Bench(
