@@ -305,7 +305,9 @@ static int is_mapped_from(void *library, int fd) {
 
 int bp__plugin_is_unwritten(const Plugin *plugin) {
   struct stat status;
-  return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&
+  if (fstat(plugin->fd, &status))
+    return -1;
+  return status.st_size == plugin->status.st_size &&
          status.st_mtim.tv_sec == plugin->status.st_mtim.tv_sec &&
          status.st_mtim.tv_nsec == plugin->status.st_mtim.tv_nsec;
 }
@@ -343,6 +345,17 @@ static int explain_dlopen(const Plugin *plugin, const char *name, int is_memory)
                           package ? package : "that holds what is missing");
 }
 
+/* Checks that the open file was not written; the error says `when` it was. */
+static int check_unwritten(const Plugin *plugin, const char *when) {
+  int is_unwritten = bp__plugin_is_unwritten(plugin);
+  if (is_unwritten < 0)
+    return bp__reason_raise(REASON_RESOURCES, "it cannot be compared with the checked file: %s",
+                            strerror(errno));
+  if (!is_unwritten)
+    return bp__reason_raise(REASON_FILE_CHANGED, "the file was overwritten %s", when);
+  return 0;
+}
+
 /* Maps the file; -1 with an error. */
 static int map(Plugin *plugin, void **library) {
   char name[BP_FD_PATH_SIZE];
@@ -351,9 +364,8 @@ static int map(Plugin *plugin, void **library) {
                             "it cannot be loaded: /proc is not mounted, or not that of this "
                             "process (%s)",
                             strerror(errno));
-  if (!bp__plugin_is_unwritten(plugin))
-    return bp__reason_raise(REASON_FILE_CHANGED,
-                            "the file was overwritten after its descriptor was read; try again");
+  if (check_unwritten(plugin, "after its descriptor was read; try again"))
+    return -1;
   /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
   int is_memory;
   *library = bp__elf_load(name, 0, &is_memory);
@@ -369,11 +381,9 @@ static int map(Plugin *plugin, void **library) {
                             "the loader gave another file than the one that was checked; was "
                             "descriptor %d of this process closed?",
                             plugin->fd);
-  if (!bp__plugin_is_unwritten(plugin))
-    return bp__reason_raise(REASON_FILE_CHANGED,
-                            "the file was overwritten while it was loaded; replace plugins by "
-                            "renaming, as packages do, and start the program again");
-  return 0;
+  return check_unwritten(plugin,
+                         "while it was loaded; replace plugins by renaming, as packages do, "
+                         "and start the program again");
 }
 
 BpPluginEntry bp__plugin_load(Plugin *plugin) {

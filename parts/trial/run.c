@@ -388,11 +388,14 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
 /* If the file was overwritten during a failed trial, the failure is no verdict on the plugin: code
  * and data changed while the trial used them. */
 static void excuse_overwritten(const Plugin *plugin, Trial *trial) {
-  if (trial->verdict == REASON_OK || bp__plugin_is_unwritten(plugin))
+  int is_unwritten = trial->verdict == REASON_OK ? 1 : bp__plugin_is_unwritten(plugin);
+  if (is_unwritten > 0)
+    return;
+  trial->is_inconclusive = 1;
+  if (is_unwritten < 0)
     return;
   g_free(trial->text);
   trial->verdict = REASON_FILE_CHANGED;
-  trial->is_inconclusive = 1;
   trial->text = g_strdup("the file was overwritten while it was tried out; replace plugins by "
                          "renaming, as packages do, and try again");
 }
