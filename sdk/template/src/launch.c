@@ -15,14 +15,23 @@ typedef struct Launch {
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
 
-/* The unit that runs kernels, one at a time, since there is only one set of shared memory. Each of
- * its threads is a host thread, which does its part of one block after another. */
+/* Which threads of a block run. The stream's thread runs them one after another, the first one
+ * first, until that one waits at a barrier. Then each of the others becomes a host thread, and all
+ * of them run together to the end of the launch. */
+typedef enum Running { RUNNING_FIRST, RUNNING_OTHERS, RUNNING_TOGETHER } Running;
+
+/* The unit that runs kernels, one at a time, since there is only one set of shared memory. */
 static struct {
   pthread_mutex_t lock; /* held while a kernel runs */
-  pthread_mutex_t gate; /* held until all threads have started, or the launch is cancelled */
+  pthread_mutex_t gate; /* held until all host threads have started */
   pthread_barrier_t barrier;
   const Launch *launch;
-  uint64_t blocks; /* number of blocks to run */
+  simdev_thread threads[SIMDEV_MOST_THREADS]; /* of a block */
+  pthread_t started[SIMDEV_MOST_THREADS];     /* host threads, from number 1 on */
+  uint64_t num_threads, num_started;
+  uint64_t block, num_blocks; /* the current block; the number of blocks, 0 to end the launch */
+  Running running;
+  const char *fault; /* why the launch ended, or NULL */
 } unit = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t product(const uint64_t extents[3]) {
@@ -35,59 +44,110 @@ static void set_place(long long place[3], uint64_t number, const uint64_t extent
     place[i] = (long long)(number % extents[i]);
 }
 
-static void wait_for_block(void) {
-  pthread_barrier_wait(&unit.barrier);
+/* Runs a thread's part of a block: whether it fails. */
+static int run_part(simdev_thread *thread, uint64_t block) {
+  const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = (void *)unit.launch->args},
+                          {.type_index = BP_TYPE_POINTER, .v_ptr = thread}};
+  BpValue result = {0};
+  set_place(thread->block, block, unit.launch->blocks);
+  return unit.launch->entry->call(unit.launch->entry, args, 2, &result) != 0;
 }
 
-/* Runs one thread of a kernel. Returns the error of a failure, to be released, or NULL. */
-static void *run_thread(void *context) {
-  simdev_thread *self = context;
+/* Runs a host thread's part of the blocks from the current one on. Returns the error of a failure,
+ * to be released, or NULL. */
+static void *run_thread(void *thread) {
   pthread_mutex_lock(&unit.gate);
-  const Launch *launch = unit.launch;
-  uint64_t blocks = unit.blocks;
+  uint64_t block = unit.block, num_blocks = unit.num_blocks;
   pthread_mutex_unlock(&unit.gate);
-  const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = (void *)launch->args},
-                          {.type_index = BP_TYPE_POINTER, .v_ptr = self}};
-  BpValue result = {0};
   int has_failed = 0;
-  for (uint64_t block = 0; block < blocks; block++) {
-    set_place(self->block, block, launch->blocks);
-    has_failed |= launch->entry->call(launch->entry, args, 2, &result) != 0;
-    wait_for_block();
+  for (; block < num_blocks; block++) {
+    has_failed |= run_part(thread, block);
+    pthread_barrier_wait(&unit.barrier);
   }
   return has_failed ? simdev_host.error->take() : NULL;
 }
 
-/* The first thread is the stream's own thread. */
-static int32_t run_launch(void *data) {
-  const Launch *launch = data;
-  pthread_t threads[SIMDEV_MOST_THREADS];
-  simdev_thread contexts[SIMDEV_MOST_THREADS];
-  uint64_t count = product(launch->threads), started = 0;
-  pthread_mutex_lock(&unit.lock);
+/* Ends the launch after the parts that are running. */
+static void end_launch(const char *fault) {
+  unit.fault = unit.fault ? unit.fault : fault;
+  unit.num_blocks = 0;
+}
+
+static void start_threads(void) {
   pthread_mutex_lock(&unit.gate);
-  for (; started < count; started++) {
-    contexts[started].barrier = wait_for_block;
-    set_place(contexts[started].thread, started, launch->threads);
-    if (started && pthread_create(&threads[started], NULL, run_thread, &contexts[started]))
-      break;
-  }
-  unit.launch = launch;
-  unit.blocks = started < count ? 0 : product(launch->blocks);
-  pthread_barrier_init(&unit.barrier, NULL, (unsigned)count);
+  while (unit.num_started < unit.num_threads &&
+         !pthread_create(&unit.started[unit.num_started], NULL, run_thread,
+                         &unit.threads[unit.num_started]))
+    unit.num_started++;
+  if (unit.num_started < unit.num_threads)
+    end_launch("cannot start a block's threads");
+  else
+    unit.running = RUNNING_TOGETHER;
   pthread_mutex_unlock(&unit.gate);
-  void *failure = run_thread(&contexts[0]), *other;
-  for (uint64_t i = 1; i < started; i++) {
-    pthread_join(threads[i], &other);
+}
+
+static void wait_for_block(void) {
+  if (unit.running == RUNNING_FIRST)
+    start_threads();
+  if (unit.running == RUNNING_TOGETHER)
+    pthread_barrier_wait(&unit.barrier);
+  else
+    end_launch("threads of one block meet different barriers");
+}
+
+/* Runs a block, or the first thread's part of it if all threads run together. */
+static int run_block(void) {
+  int has_failed = run_part(&unit.threads[0], unit.block);
+  if (unit.running == RUNNING_TOGETHER) {
+    pthread_barrier_wait(&unit.barrier);
+    return has_failed;
+  }
+  unit.running = RUNNING_OTHERS;
+  for (uint64_t i = 1; i < unit.num_threads && unit.num_blocks; i++)
+    has_failed |= run_part(&unit.threads[i], unit.block);
+  unit.running = RUNNING_FIRST;
+  return has_failed;
+}
+
+static void begin_launch(const Launch *launch) {
+  unit.launch = launch;
+  unit.num_threads = product(launch->threads);
+  unit.num_started = 1;
+  unit.num_blocks = product(launch->blocks);
+  unit.running = RUNNING_FIRST;
+  unit.fault = NULL;
+  for (uint64_t i = 0; i < unit.num_threads; i++) {
+    unit.threads[i].barrier = wait_for_block;
+    set_place(unit.threads[i].thread, i, launch->threads);
+  }
+  pthread_barrier_init(&unit.barrier, NULL, (unsigned)unit.num_threads);
+}
+
+/* Waits for the host threads. Returns the first error, to be released, or NULL. */
+static void *join_threads(void *failure) {
+  for (uint64_t i = 1; i < unit.num_started; i++) {
+    void *other;
+    pthread_join(unit.started[i], &other);
     simdev_host.object->release(failure ? other : NULL);
     failure = failure ? failure : other;
   }
+  return failure;
+}
+
+static int32_t run_launch(void *data) {
+  int has_failed = 0;
+  pthread_mutex_lock(&unit.lock);
+  begin_launch(data);
+  for (unit.block = 0; unit.block < unit.num_blocks; unit.block++)
+    has_failed |= run_block();
+  void *failure = join_threads(has_failed ? simdev_host.error->take() : NULL);
+  const char *fault = unit.fault;
   pthread_barrier_destroy(&unit.barrier);
   pthread_mutex_unlock(&unit.lock);
-  if (started < count)
-    return bp_plugin_raise(&simdev_host, BP_ERROR_RUNTIME,
-                           "simdev: cannot start a block's threads");
-  return simdev_host.error->put(failure);
+  if (!fault)
+    return simdev_host.error->put(failure);
+  simdev_host.object->release(failure);
+  return bp_plugin_raise(&simdev_host, BP_ERROR_RUNTIME, "simdev: %s", fault);
 }
 
 static void destroy_launch(void *data) {
