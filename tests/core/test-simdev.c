@@ -50,8 +50,9 @@ static void fetch_tables(void) {
   g_assert_nonnull(module_table);
 }
 
-/* Two kernels in the device's language; src/simdev.h of the template describes what a driver
- * expects. */
+/* Kernels in the device's language; src/simdev.h of the template describes what a driver expects.
+ * turn_odd reverses the blocks with odd numbers, and copies the others without a barrier. In
+ * meet_apart the first thread meets no barrier. */
 static const char code[] =
     "typedef struct { int type; unsigned small; union { long long i; double f; void *p; } v; }\n"
     "  bp_value;\n"
@@ -73,18 +74,43 @@ static const char code[] =
     "    return 0;\n"
     "  __TVMFFIErrorSetRaisedFromCStr(\"RuntimeError\", \"it failed, as it should\");\n"
     "  return -1;\n"
+    "}\n"
+    "int __tvm_ffi_turn_odd(void *self, const bp_value *values, int count, bp_value *result) {\n"
+    "  static float shared[64];\n"
+    "  if (count == 0)\n"
+    "    return 0;\n"
+    "  void **args = values[0].v.p;\n"
+    "  const simdev_thread *thread = values[1].v.p;\n"
+    "  const float *in = (float *)args[0] + thread->block[0] * 64;\n"
+    "  float *out = (float *)args[1] + thread->block[0] * 64;\n"
+    "  long long i = thread->thread[0];\n"
+    "  shared[i] = in[i];\n"
+    "  if (thread->block[0] % 2 == 0) {\n"
+    "    out[i] = shared[i];\n"
+    "    return 0;\n"
+    "  }\n"
+    "  thread->barrier();\n"
+    "  out[i] = shared[63 - i];\n"
+    "  return 0;\n"
+    "}\n"
+    "int __tvm_ffi_meet_apart(void *self, const bp_value *values, int count, bp_value *result) {\n"
+    "  if (count && ((const simdev_thread *)values[1].v.p)->thread[0])\n"
+    "    ((const simdev_thread *)values[1].v.p)->barrier();\n"
+    "  return 0;\n"
     "}\n";
 
-/* Makes the bytes of a module with the functions add_one and fail (to be cleared). */
+/* Makes the bytes of a module with these functions (to be cleared). */
 static BpOwnedBytes encode(void) {
   static const BpDataType dtypes[] = {
       {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 64, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
   static const BpKernelInfo kernels[] = {{sizeof(BpKernelInfo), "add_one", dtypes, 3, 2, tags},
-                                         {sizeof(BpKernelInfo), "fail", dtypes, 3, 2, tags}};
+                                         {sizeof(BpKernelInfo), "fail", dtypes, 3, 2, tags},
+                                         {sizeof(BpKernelInfo), "turn_odd", dtypes, 3, 2, tags},
+                                         {sizeof(BpKernelInfo), "meet_apart", dtypes, 3, 2, tags}};
   static const BpByteArray text = {code, sizeof code - 1};
   BpOwnedBytes bytes;
-  assert_ok(module_table->encode_device_code("simdev", kernels, 2, &text, &bytes));
+  assert_ok(module_table->encode_device_code("simdev", kernels, 4, &text, &bytes));
   return bytes;
 }
 
@@ -168,6 +194,32 @@ static void test_kernel_on_a_view_starts_at_its_offset(void) {
   bp_object_release(view);
   bp_object_release(all);
   bp_object_release(add_one);
+}
+
+static void test_threads_of_a_block_meet_at_its_barriers(void) {
+  enum { NUM_BLOCKS = 6, SIZE = NUM_BLOCKS * 64 };
+  float numbers[COUNT];
+  BpFunction *turn_odd = find_function("turn_odd");
+  BpTensor *in = make_numbers(), *out = make_tensor(SIZE);
+  assert_ok(launch(turn_odd, view_of(in), view_of(out), SIZE));
+  assert_ok(bp_tensor_copy_to_host(&out->view, numbers, SIZE * sizeof *numbers));
+  for (int i = 0; i < SIZE; i++)
+    g_assert_true(numbers[i] == (float)(i / 64 % 2 ? i / 64 * 64 + 63 - i % 64 : i));
+  bp_object_release(in);
+  bp_object_release(out);
+  bp_object_release(turn_odd);
+}
+
+static void test_barrier_that_a_thread_misses_is_an_error(void) {
+  BpFunction *meet_apart = find_function("meet_apart"), *add_one = find_function("add_one");
+  BpTensor *tensor = make_numbers();
+  assert_ok(launch(meet_apart, view_of(tensor), view_of(tensor), COUNT));
+  assert_error(bp_stream_sync(device, NULL), BP_ERROR_RUNTIME, "meet different barriers");
+  assert_ok(launch(add_one, view_of(tensor), view_of(tensor), COUNT));
+  assert_ok(bp_stream_sync(device, NULL));
+  bp_object_release(tensor);
+  bp_object_release(add_one);
+  bp_object_release(meet_apart);
 }
 
 static void test_kernel_runs_on_the_current_stream(void) {
@@ -326,6 +378,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/simdev/kernel-adds-one", test_kernel_adds_one);
   g_test_add_func("/simdev/kernel-on-a-view-starts-at-its-offset",
                   test_kernel_on_a_view_starts_at_its_offset);
+  g_test_add_func("/simdev/threads-of-a-block-meet-at-its-barriers",
+                  test_threads_of_a_block_meet_at_its_barriers);
+  g_test_add_func("/simdev/barrier-that-a-thread-misses-is-an-error",
+                  test_barrier_that_a_thread_misses_is_an_error);
   g_test_add_func("/simdev/kernel-runs-on-the-current-stream",
                   test_kernel_runs_on_the_current_stream);
   g_test_add_func("/simdev/asynchronous-failure-is-raised-once-by-who-synchronises",
