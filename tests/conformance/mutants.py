@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-FLAGS = ["-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-D_GNU_SOURCE", "-w"]
+FLAGS = ["-O0", "-fPIC", "-fvisibility=hidden", "-pthread", "-D_GNU_SOURCE", "-w"]
 
 
 TEMPLATES = {"mutants.txt": "sdk/template", "mutants-npu.txt": "sdk/template-npu"}

@@ -92,7 +92,7 @@ static void try_exactly(const void *data, size_t size) {
 static void test_mutations(void) {
   GRand *random = g_rand_new_with_seed(1);
   Input *input = g_new0(Input, 1);
-  int count = g_getenv("BP_TEST_LONG") ? 2000000 : 20000;
+  int count = g_getenv("BP_TEST_LONG") ? 2000000 : 10000;
   gint64 end = g_get_monotonic_time() + LONGEST_S * G_USEC_PER_SEC;
   for (int i = 0; i < count && g_get_monotonic_time() < end; i++) {
     const FuzzSeed *seed = choose(random, fuzz_seeds);
