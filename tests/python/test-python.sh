@@ -6,7 +6,8 @@ set -euo pipefail
 . "$top_srcdir/tests/python/package.sh"
 need_python pytest, mypy, numpy, setuptools
 ok /python/builds package_builds "$BP_TEST_PYTHON"
-ok /python/types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$work/mypy"
+export MYPY_CACHE_DIR=$work/mypy
+ok /python/types-are-sound "$BP_TEST_PYTHON" -m mypy
 # Only newer Pythons have the method __buffer__; the protocol is older.
 echo backplane._core.Tensor.__buffer__ >"$work/allowed"
 ok /python/stubs-match "$BP_TEST_PYTHON" -m mypy.stubtest backplane._core \
