@@ -380,7 +380,8 @@ BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
 /* Copies a tensor of any device into an input; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
 /* Sets an input to the caller's memory, on the model's device, without a copy. Keeps the tensor
- * alive until the input is set again or the context is freed. */
+ * alive until the input is set again or the context is freed. If all shapes are known, an output of
+ * the same context is copied: the next run writes its memory. */
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
 /* Keeps an input that grows from run to run, such as the keys of a language model, in memory with
  * room for more rows than it has. If a model computes `output` as Concat(`input`, new), and no
