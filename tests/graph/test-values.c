@@ -342,6 +342,24 @@ static void test_divisors_before_steps(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* The mean of equal integers is that integer. */
+static void test_means_of_integers(void) {
+  static const Case cases[] = {{"Floor", "", "", FLOAT, {1}, {1}}, {"Floor", "", "", 0, {0}, {1}}};
+  static const int64_t shape[] = {1, 1, 1, 41};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  onnx_data(builder, "shape", INT64, (int64_t[]){4}, 1, shape, sizeof(shape));
+  onnx_input(builder, "x", FLOAT, "1");
+  onnx_node(builder, "Expand", "x,shape", "wide", "");
+  onnx_node(builder, "ReduceMean", "wide", "mean", "");
+  onnx_node(builder, "Floor", "mean", "y", "");
+  onnx_node(builder, "AveragePool", "wide", "pooled", "kernel_shape=1,41");
+  onnx_node(builder, "Floor", "pooled", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  check(builder, cases, COUNT(cases));
+}
+
 /* 10 * 0.7f is 7 in float32, in which the extent is computed, and less than 7 in float64. */
 static void test_resized_extent(void) {
   static const float scales[] = {1, 1, 1, 0.7f};
@@ -381,6 +399,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
   g_test_add_func("/values/division_before_a_step_is_exact", test_divisors_before_steps);
+  g_test_add_func("/values/means_of_integers_are_exact", test_means_of_integers);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
   return g_test_run();
