@@ -218,8 +218,8 @@ static int compile_to(const char *path, const CompileOptions *options) {
 /* Checks that the folder of a dump exists, and that no file that is read is overwritten. */
 static int prepare(char *path, const CompileOptions *options) {
   char *const model[] = {path, NULL};
-  return command_check_output("--output", options->output, model) < 0 ||
-                 command_check_output("--output", options->output, options->inputs) < 0 ||
+  const ModelOptions inputs = {.inputs = options->inputs};
+  return model_check_output("--output", options->output, model, &inputs) < 0 ||
                  command_check_kind("--output", options->output, "\177ELF", "library") < 0 ||
                  command_check_folder(options->dump_dir) < 0
              ? command_fail(options->json)

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <backplane/graph/npy.h>
+
 /* ---- Output ------------------------------------------------------------------------------ */
 
 static int slower_first(const void *a, const void *b) {
@@ -95,11 +97,55 @@ static int write_trace(const char *path, const GArray *records) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
+static int add_name(void *names, const char *node, const char *function, int64_t start_ns,
+                    int64_t duration_ns) {
+  (void)function, (void)start_ns, (void)duration_ns;
+  g_ptr_array_add(names, g_strdup(node));
+  return 0;
+}
+
+/* Checks the files of a dump with a node's outputs: NAME.npy, NAME.1.npy and so on. */
+static int check_node(const char *dir, const char *node, char *const *reads) {
+  gboolean exists = TRUE;
+  int status = 0;
+  for (uint32_t i = 0; exists && status == 0; i++) {
+    char *file = bp_npy_file_name(node, i);
+    if (!file)
+      return -1;
+    char *path = g_build_filename(dir, file, NULL);
+    exists = g_file_test(path, G_FILE_TEST_EXISTS);
+    status = command_check_output("--dump-dir", path, reads);
+    g_free(path);
+    bp_str_free(file);
+  }
+  return status;
+}
+
+/* Checks that a dump replaces no file that the command reads. A run without a dump gives the names
+ * of the nodes. */
+static int check_dump(const LoadedModel *loaded, const ModelOptions *options, const char *dir) {
+  if (!dir)
+    return 0;
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+  char **beside = model_files_beside(loaded->path);
+  int status = bp_model_profile(loaded->context, NULL, add_name, names);
+  for (guint i = 0; i < names->len && status == 0; i++)
+    if (check_node(dir, names->pdata[i], options->inputs) < 0 ||
+        check_node(dir, names->pdata[i], beside) < 0)
+      status = -1;
+  g_strfreev(beside);
+  g_ptr_array_unref(names);
+  return status;
+}
+
 /* Returns the number of runs, or -1. The first run is not measured: it builds code and writes the
  * dump. */
 static int profile(LoadedModel *loaded, const ModelOptions *options, const ProfileOptions *extra,
                    GArray **records) {
-  int runs = model_set_inputs(loaded, options) < 0 ? -1 : operators_measure(loaded, extra, records);
+  int runs =
+      model_set_inputs(loaded, options) < 0 || check_dump(loaded, options, extra->dump_dir) < 0
+          ? -1
+          : operators_measure(loaded, extra, records);
   return runs > 0 && extra->trace && write_trace(extra->trace, *records) < 0 ? -1 : runs;
 }
 

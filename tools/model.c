@@ -538,6 +538,34 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   return 0;
 }
 
+char **model_files_beside(const char *path) {
+  GPtrArray *files = g_ptr_array_new();
+  char *text = path_has_extension(path, ".onnx") ? bp_onnx_describe(path) : NULL;
+  json_t *document = text ? json_loads(text, 0, NULL) : NULL, *file;
+  char *folder = g_path_get_dirname(path);
+  size_t i;
+  json_array_foreach(json_object_get(document, "files"), i, file)
+      g_ptr_array_add(files, g_build_filename(folder, json_string_value(file), NULL));
+  g_ptr_array_add(files, NULL);
+  g_free(folder);
+  json_decref(document);
+  bp_str_free(text);
+  bp_error_clear();
+  return (char **)g_ptr_array_free(files, FALSE);
+}
+
+static int check_files_beside(const char *option, const char *output, char *const *paths) {
+  int status = 0;
+  if (!output || !g_file_test(output, G_FILE_TEST_IS_REGULAR))
+    return 0;
+  for (; *paths && status == 0; paths++) {
+    char **files = model_files_beside(*paths);
+    status = command_check_output(option, output, files);
+    g_strfreev(files);
+  }
+  return status;
+}
+
 int model_check_output(const char *option, const char *output, char *const *paths,
                        const ModelOptions *options) {
   char *const parts[] = {options->library ? options->library : options->params, options->params,
@@ -546,7 +574,7 @@ int model_check_output(const char *option, const char *output, char *const *path
                  command_check_output(option, output, parts) < 0 ||
                  command_check_output(option, output, options->inputs) < 0
              ? -1
-             : 0;
+             : check_files_beside(option, output, paths);
 }
 
 void model_print_report(const LoadedModel *loaded) {

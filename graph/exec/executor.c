@@ -25,6 +25,7 @@
 #include "graph/exec/calls.h"
 #include "graph/exec/order.h"
 #include "graph/io/device_text.h"
+#include "graph/io/overlap.h"
 
 #define STORAGE_ALIGNMENT 256
 
@@ -618,6 +619,25 @@ int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorVie
   return 0;
 }
 
+/* Whether a value lies in the executor's memory of an output. An output that views a bound input
+ * lies in the caller's memory. */
+static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
+  const BpCallGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; i < graph->num_heads; i++) {
+    const BpTensorView *output = &executor->views[graph->heads[i]];
+    if (output->data == executor->storage[graph->entries[graph->heads[i]].storage_id] &&
+        bp__views_overlap(output, value))
+      return 1;
+  }
+  return 0;
+}
+
+/* Whether the argument has this memory already. */
+static int is_memory_of(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  const BpTensorView *view = bp__executor_arg(executor, arg);
+  return view->data == value->data && view->byte_offset == value->byte_offset;
+}
+
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
   if (check_value(executor, arg, &value->view) < 0)
     return -1;
@@ -631,6 +651,9 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
                           "%s; copy it in instead",
                           arg_name(executor, arg), want, have);
   }
+  /* A run may write an output before it reads the input. */
+  if (is_in_output(executor, &value->view) && !is_memory_of(executor, arg, &value->view))
+    return bp__executor_set_input(executor, arg, &value->view);
   bp_object_retain(value);
   bp_object_release(executor->bound[arg]);
   executor->bound[arg] = value;

@@ -30,7 +30,7 @@ void bp__executor_free(BpExecutor *executor);
 int bp__executor_set_stream(BpExecutor *executor, void *stream);
 
 /* `arg` indexes graph->arg_nodes. set_input copies the value; bind_input uses the caller's tensor
- * until the input is set again. */
+ * until the input is set again, but copies an output of the executor. */
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value);
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value);
 /* Returns the view of an argument node (borrowed). */

@@ -174,6 +174,16 @@ static void add_tensors(json_t *root, const OnnxModel *model) {
   add(root, "parameter_bytes", json_integer((json_int_t)MIN(bytes, 9e18)));
 }
 
+/* Lists the files beside the model, in alphabetical order. */
+static void add_files(json_t *root, GHashTable *files) {
+  json_t *paths = json_array();
+  GList *sorted = g_list_sort(g_hash_table_get_keys(files), (GCompareFunc)strcmp);
+  for (const GList *file = sorted; file; file = file->next)
+    json_array_append_new(paths, text_of(file->data));
+  g_list_free(sorted);
+  add(root, "files", paths);
+}
+
 static void add_versions(json_t *root, const OnnxModel *model) {
   json_t *sets = json_array();
   for (size_t i = 0; i < model->n_opset_import; i++) {
@@ -189,11 +199,13 @@ static void add_versions(json_t *root, const OnnxModel *model) {
   add(root, "operator_sets", sets);
 }
 
-static char *describe(const OnnxModel *model) {
+static char *describe(const OnnxFile *file) {
+  const OnnxModel *model = file->model;
   json_t *root = json_object(), *nodes = json_array();
   char *why;
   add_versions(root, model);
   add_tensors(root, model);
+  add_files(root, file->files);
   int status = bp__onnx_visit_nodes(model, add_node, nodes, &why);
   add(root, "nodes", nodes);
   if (why)
@@ -209,7 +221,7 @@ char *bp_onnx_describe(const char *onnx_path) {
   if (!BP_GIVEN(onnx_path))
     return NULL;
   OnnxFile file;
-  char *text = bp__onnx_open_file(onnx_path, &file) == 0 ? describe(file.model) : NULL;
+  char *text = bp__onnx_open_file(onnx_path, &file) == 0 ? describe(&file) : NULL;
   if (file.model && !text)
     bp_error_add_context("%s", onnx_path);
   bp__onnx_close_file(&file);

@@ -205,7 +205,7 @@ static const BpIrNode *average_body(BpTe *te, const BpIrNode *const *axes, void 
     along = places(ir, body, i, axes[2 + i], with_pads);
     count = count ? x_mul(ir, count, along) : along;
   }
-  value = x_mul(ir, value, x_number(ir, dtype, 1.0 / fixed));
+  value = x_divide(ir, value, fixed);
   return count ? x_div(ir, value, bp_ir_cast(ir, dtype, count)) : value;
 }
 

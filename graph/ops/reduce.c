@@ -243,9 +243,7 @@ static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *
     double count = (double)reduce->axes->count;
     if (count < 0)
       return x_div(ir, value, open_count(te, reduce, x_dtype(value)));
-    if (bp__dtype_is_float(x_dtype(value)))
-      return x_mul(ir, value, x_number(ir, x_dtype(value), 1.0 / count));
-    return x_div(ir, value, x_number(ir, x_dtype(value), count));
+    return x_divide(ir, value, count);
   }
   if (reduce->reduction->after == ROOT)
     return x_call1(ir, "sqrt", value);

@@ -11,6 +11,7 @@
 #include <backplane/object.h>
 
 #include "graph/io/clock.h"
+#include "graph/io/overlap.h"
 #include "graph/relax/kept.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
@@ -326,19 +327,6 @@ static int advance_caches(Context *context) {
   return 0;
 }
 
-/* Whether two tensors share bytes, as far as handles tell. */
-static bool overlap(const BpTensorView *a, const BpTensorView *b) {
-  uint64_t a_size = (uint64_t)bp_view_num_bytes(a), b_size = (uint64_t)bp_view_num_bytes(b);
-  if (memcmp(&a->device, &b->device, sizeof(a->device)) != 0 || !a_size || !b_size)
-    return false;
-  bool is_host = a->device.device_type == BP_DEVICE_CPU;
-  if (!is_host && a->data != b->data)
-    return false;
-  uint64_t a_begin = (is_host ? (uintptr_t)a->data : 0) + a->byte_offset;
-  uint64_t b_begin = (is_host ? (uintptr_t)b->data : 0) + b->byte_offset;
-  return a_begin < b_begin + b_size && b_begin < a_begin + a_size;
-}
-
 /* Checks that no cache overlaps an input: a cache is written while the inputs are read. */
 static int check_overlaps(Context *context) {
   const BpRelaxModel *model = context->model;
@@ -348,7 +336,7 @@ static int check_overlaps(Context *context) {
       const BpTensor *other = memory_of(context, find_append(context, k));
       if (!other)
         other = (const BpTensor *)context->inputs[k].v_obj;
-      if (k != model->appends[i].input && overlap(&memory->view, &other->view))
+      if (k != model->appends[i].input && bp__views_overlap(&memory->view, &other->view))
         return bp_error_raise(
             BP_ERROR_VALUE,
             "the cache of input '%s' overlaps the memory of input '%s', and a run "

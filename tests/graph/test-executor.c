@@ -190,6 +190,50 @@ static void test_run(void) {
   bp_object_release(module);
 }
 
+static BpTensor *get_output(BpModule *module, int64_t index) {
+  const BpValue arg = {.type_index = BP_TYPE_INT, .v_int64 = index};
+  BpValue result;
+  g_assert_cmpint(call(module, "get_output", &arg, 1, &result), ==, 0);
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_TENSOR);
+  return (BpTensor *)(void *)result.v_obj;
+}
+
+/* Each output of a run is the other input of the next one, which writes the first output before it
+ * reads the second input. */
+static void test_outputs_as_inputs(void) {
+  static const char json[] =
+      "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
+      "{\"op\":\"null\",\"name\":\"w\",\"inputs\":[]},"
+      "{\"op\":\"tvm_op\",\"name\":\"a\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[0,0,0]]"
+      "},"
+      "{\"op\":\"tvm_op\",\"name\":\"b\",\"attrs\":{\"func_name\":\"halve\"},\"inputs\":[[1,0,0]]}]"
+      ","
+      "\"arg_nodes\":[0,1],\"heads\":[[2,0,0],[3,0,0]],\"node_row_ptr\":[0,1,2,3,4],"
+      "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\",\"float32\",\"float32\"]],"
+      "\"shape\":[\"list_shape\",[[4],[4],[4],[4]]],\"storage_id\":[\"list_int\",[0,1,2,3]]}}";
+  BpModule *module = create(json);
+  BpValue result;
+  BpTensor *x = tensor_of(1), *w = tensor_of(8);
+  float expected_x = 1, expected_w = 8;
+  for (int run = 0; run < 4; run++) {
+    g_assert_cmpint(set(module, "set_input_zero_copy", "x", x), ==, 0);
+    g_assert_cmpint(set(module, "set_input_zero_copy", "w", w), ==, 0);
+    g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+    bp_object_release(x);
+    bp_object_release(w);
+    w = get_output(module, 0);
+    x = get_output(module, 1);
+    float sum = expected_x + 1;
+    expected_x = expected_w / 2;
+    expected_w = sum;
+    g_assert_cmpfloat(*(float *)x->view.data, ==, expected_x);
+    g_assert_cmpfloat(*(float *)w->view.data, ==, expected_w);
+  }
+  bp_object_release(x);
+  bp_object_release(w);
+  bp_object_release(module);
+}
+
 /* Arithmetic on denormals is slow: a run flushes them, and the caller's mode is unchanged. */
 static void test_denormals(void) {
   static const char json[] =
@@ -622,6 +666,7 @@ static void test_a_node_without_outputs_has_none_to_show(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/executor/run/copied-and-bound-inputs", test_run);
+  g_test_add_func("/executor/run/outputs-become-inputs", test_outputs_as_inputs);
   g_test_add_func("/executor/run/denormals-are-flushed", test_denormals);
   g_test_add_func("/executor/function-outlives-module", test_function_outlives_module);
   g_test_add_func("/executor/params/load-and-share", test_params);

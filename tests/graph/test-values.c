@@ -307,6 +307,59 @@ static void test_constant_casts(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* 41 * (1 / 41.0F) is less than 1, and 40 * 0.01F * 100 less than 40. The step may follow other
+ * nodes. */
+static void test_divisors_before_steps(void) {
+  static const float divisor = 41, factors[] = {0.01F, 100};
+  static const Case cases[] = {
+      {"Floor", "", "", FLOAT, {41, 82, 164, 40, 3, -41}, {1, 2, 4, 0, 0, -1}},
+      {"Cast", "", "", 0, {0}, {1, 2, 4, 0, 0, -1}},
+      {"GreaterOrEqual", "", "", 0, {0}, {1, 1, 1, 0, 0, 0}},
+      {"Floor", "", "", 0, {0}, {41, 82, 164, 39, 3, -41}}};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  onnx_data(builder, "divisor", FLOAT, NULL, 0, &divisor, sizeof(divisor));
+  onnx_data(builder, "one", FLOAT, NULL, 0, &(float){1}, sizeof(float));
+  onnx_data(builder, "hundredth", FLOAT, NULL, 0, &factors[0], sizeof(float));
+  onnx_data(builder, "hundred", FLOAT, NULL, 0, &factors[1], sizeof(float));
+  onnx_input(builder, "x", FLOAT, "2x3");
+  onnx_node(builder, "Div", "x,divisor", "a", "");
+  onnx_node(builder, "Floor", "a", "y", "");
+  onnx_node(builder, "Div", "x,divisor", "b", "");
+  onnx_node(builder, "Transpose", "b", "c", "perm=1,0");
+  onnx_node(builder, "Transpose", "c", "d", "perm=1,0");
+  onnx_node(builder, "Cast", "d", "z", "to=7");
+  onnx_node(builder, "Div", "x,divisor", "e", "");
+  onnx_node(builder, "GreaterOrEqual", "e,one", "f", "");
+  onnx_node(builder, "Cast", "f", "w", "to=2");
+  onnx_node(builder, "Mul", "x,hundredth", "g", "");
+  onnx_node(builder, "Mul", "g,hundred", "h", "");
+  onnx_node(builder, "Floor", "h", "v", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  onnx_output(builder, "w");
+  onnx_output(builder, "v");
+  check(builder, cases, COUNT(cases));
+}
+
+/* The mean of equal integers is that integer. */
+static void test_means_of_integers(void) {
+  static const Case cases[] = {{"Floor", "", "", FLOAT, {1}, {1}}, {"Floor", "", "", 0, {0}, {1}}};
+  static const int64_t shape[] = {1, 1, 1, 41};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  onnx_data(builder, "shape", INT64, (int64_t[]){4}, 1, shape, sizeof(shape));
+  onnx_input(builder, "x", FLOAT, "1");
+  onnx_node(builder, "Expand", "x,shape", "wide", "");
+  onnx_node(builder, "ReduceMean", "wide", "mean", "");
+  onnx_node(builder, "Floor", "mean", "y", "");
+  onnx_node(builder, "AveragePool", "wide", "pooled", "kernel_shape=1,41");
+  onnx_node(builder, "Floor", "pooled", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  check(builder, cases, COUNT(cases));
+}
+
 /* 10 * 0.7f is 7 in float32, in which the extent is computed, and less than 7 in float64. */
 static void test_resized_extent(void) {
   static const float scales[] = {1, 1, 1, 0.7f};
@@ -345,6 +398,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/terms_of_a_sum_cancel_first", test_cancelled_terms);
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
+  g_test_add_func("/values/division_before_a_step_is_exact", test_divisors_before_steps);
+  g_test_add_func("/values/means_of_integers_are_exact", test_means_of_integers);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
   return g_test_run();

@@ -305,6 +305,18 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
+# An ONNX model of y = x + w. The elements of w are the last 8 of the 136 bytes of the file y.npy.
+sum_with_file() {
+  local about places tensor node
+  about=$(part 12 "$(part 0a "0801$(part 12 "$(part 0a 0802)")")")
+  places=$(part 6a "$(part 0a "$(digits_of location)")$(part 12 "$(digits_of y.npy)")")
+  places+=$(part 6a "$(part 0a "$(digits_of offset)")$(part 12 "$(digits_of 128)")")
+  tensor=$(part 2a "08021001$(part 42 77)${places}7001")
+  node=$(part 0a "$(part 0a 78)$(part 0a 77)$(part 12 79)$(part 22 "$(digits_of Add)")")
+  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$node$(part 12 67)$tensor$(part 5a "$(part 0a 78)$about")$(
+    part 62 "$(part 0a 79)$about")")" | sed 's/../\\x&/g')"
+}
+
 # Expected values are read before the run. An output replaces no file that the command reads, and no file of another
 # kind: a model may read it.
 keeps_what_it_reads() {
@@ -314,7 +326,9 @@ keeps_what_it_reads() {
     "$backplane" run "$kept/m.so" --input "image=$digits/images/3-1666.png" --output "$kept/three.npz" &&
     "$backplane" report "$kept/m.so" --device cpu --seconds 0 --json >"$kept/earlier.json" &&
     unary Relu 01 "$(part 0a 0802)" >"$kept/relu.onnx" &&
-    "$backplane" run "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --output "$kept" || return
+    "$backplane" run "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --output "$kept" &&
+    sum_with_file >"$kept/sum.onnx" && mkdir "$kept/dump" &&
+    "$backplane" profile "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --seconds 0 --dump-dir "$kept/dump" || return
   for file in data.html data.json data.npz data/logits.npy; do
     mkdir -p "$kept/data" && echo weights >"$kept/$file" || return
   done
@@ -328,6 +342,9 @@ keeps_what_it_reads() {
     fails 2 "--output earlier.json $reads: earlier.json" "$backplane" report m.so --device cpu --seconds 0 --earlier earlier.json -o earlier.json &&
     fails 2 "--output three.npz $reads: image=three.npz" "$backplane" run m.so --input image=three.npz --output three.npz &&
     fails 2 "--output ./y.npy $reads: x=y.npy" "$backplane" run relu.onnx --device cpu --input x=y.npy --output . &&
+    fails 2 "--output ./y.npy $reads: ./y.npy" "$backplane" run sum.onnx --device cpu --input 'x=[1, 2]' --output . &&
+    fails 2 "--dump-dir dump/0:Relu_0.npy $reads: x=dump/0:Relu_0.npy" "$backplane" profile relu.onnx --device cpu --seconds 0 \
+      --input x=dump/0:Relu_0.npy --dump-dir dump &&
     fails 2 "--output data.html $kind HTML page" "$backplane" report m.so --device cpu --seconds 0 --output data.html &&
     fails 2 "--trace data.json $kind JSON" "$backplane" profile m.so --device cpu --seconds 0 --trace data.json &&
     fails 2 "--output data.npz $kind .npz file" "$backplane" run m.so --input "$seven" --output data.npz &&

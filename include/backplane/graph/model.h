@@ -278,7 +278,8 @@ BP_API int bp_onnx_check_operators(const char *onnx_path);
 /* An ONNX file as JSON (transfer full, bp_str_free), with nothing compiled: an object with
  * "ir_version", "producer", "producer_version" (null where the file has none), "operator_sets"
  * ({domain, version}), "inputs" and "outputs" ({name, dtype, shape}), "parameters" and
- * "parameter_bytes" of the initializers, and "nodes" of the main graph: {name, operator, domain,
+ * "parameter_bytes" of the initializers, "files" (paths of the files with tensors' elements, from
+ * the model's folder on; since 1.0), and "nodes" of the main graph: {name, operator, domain,
  * computed, outputs}. "computed" says how the operator is computed; null if the importer lacks it.
  * Outputs of nodes have the types and shapes that the importer infers; if it cannot infer one, it
  * is null and "incomplete" gives the reason. An extent is a number; an open extent is a text: the
@@ -380,7 +381,8 @@ BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
 /* Copies a tensor of any device into an input; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
 /* Sets an input to the caller's memory, on the model's device, without a copy. Keeps the tensor
- * alive until the input is set again or the context is freed. */
+ * alive until the input is set again or the context is freed. If all shapes are known, an output of
+ * the same context is copied: the next run writes its memory. */
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
 /* Keeps an input that grows from run to run, such as the keys of a language model, in memory with
  * room for more rows than it has. If a model computes `output` as Concat(`input`, new), and no
