@@ -71,6 +71,7 @@ static const struct {
     {"expand_by_doubles", bp__pass_expand_by_doubles, has_vectors_alone},
     {"expand_intrinsics", bp__pass_expand_intrinsics, has_axes},
     {"scalarize", bp__pass_scalarize, has_axes_alone},
+    {"share_indices", bp__pass_share_indices, has_axes_alone},
     {"name_shared", bp__pass_name_shared, NULL},
     {"narrow", bp__pass_narrow, has_short_indices},
     {"refuse_int64", bp__pass_refuse_int64, lacks_int64},

@@ -31,6 +31,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/refuse_int64.c \
 	compiler/lower/scalarize.c \
 	compiler/lower/serialize_grids.c \
+	compiler/lower/share_indices.c \
 	compiler/lower/shuffle.c \
 	compiler/lower/simplify.c \
 	compiler/lower/split_kernels.c

@@ -18,6 +18,9 @@
 /* The maximum number of writes added to a function; the writes of an unrolled loop count once for
  * each iteration. */
 #define MAX_GROWTH 512
+/* The number of writes that a write in an innermost loop without vectors counts for. Compilers make
+ * vectors of such a loop themselves: the loop becomes as much code as many writes. */
+#define SCALAR_LOOP_WRITES 8
 /* The maximum number of elements loaded one by one that are added to a function. */
 #define MAX_GATHERED 512
 /* Both limits for divisions that save little, in a function whose vectors load elements one by one:
@@ -436,6 +439,17 @@ static int visit_read(void *context, const BpIrNode *node) {
   return 0;
 }
 
+/* Whether a statement contains a loop, or a serial one if `is_serial`. */
+static bool has_loop(const BpIrNode *node, bool is_serial) {
+  bool has = node->kind == BP_IR_FOR && (!is_serial || node->int_value == BP_IR_FOR_SERIAL);
+  if (node->kind != BP_IR_FOR && node->kind != BP_IR_LET && node->kind != BP_IR_ALLOCATE &&
+      node->kind != BP_IR_IF && node->kind != BP_IR_SEQ)
+    return false;
+  for (int32_t i = 0; i < node->num_operands && !has; i++)
+    has = has_loop(node->operands[i], is_serial);
+  return has;
+}
+
 static Weight weight_of(Lanes *lanes, const BpIrNode *node);
 
 static Weight weight_of_loop(Lanes *lanes, const BpIrNode *loop) {
@@ -447,6 +461,8 @@ static Weight weight_of_loop(Lanes *lanes, const BpIrNode *loop) {
   }
   Weight weight = weight_of(lanes, x[3]);
   lanes->count = outer;
+  if (loop->int_value == BP_IR_FOR_SERIAL && !has_loop(x[3], false))
+    weight.writes *= SCALAR_LOOP_WRITES;
   if (loop->int_value != BP_IR_FOR_UNROLLED)
     return weight;
   int64_t times = x[2]->int_value;
@@ -514,16 +530,6 @@ static int weigh_growth(const BpIrNode *node, const BpIrNode *const *parts, int3
   growth->writes = growth->writes > 0 ? growth->writes : 0;
   growth->gathered = growth->gathered > 0 ? growth->gathered : 0;
   return 0;
-}
-
-static bool has_serial_loop(const BpIrNode *node) {
-  bool has = node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_SERIAL;
-  if (node->kind != BP_IR_FOR && node->kind != BP_IR_LET && node->kind != BP_IR_ALLOCATE &&
-      node->kind != BP_IR_IF && node->kind != BP_IR_SEQ)
-    return false;
-  for (int32_t i = 0; i < node->num_operands && !has; i++)
-    has = has_serial_loop(node->operands[i]);
-  return has;
 }
 
 /* Returns 1 if `parts` may replace `node`, and counts their growth; 0 if not; -1 with an error.
@@ -832,7 +838,7 @@ static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice
       return NULL;
     nodes[i] = parts[i].node;
   }
-  bool saves_little = is_limit(choice->node) && has_serial_loop(loop->operands[3]);
+  bool saves_little = is_limit(choice->node) && has_loop(loop->operands[3], true);
   int affords = can_afford(scan, loop, nodes, 3, saves_little);
   if (affords <= 0)
     return affords < 0 ? NULL : loop;

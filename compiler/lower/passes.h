@@ -34,6 +34,8 @@ const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function)
 const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function);
 /* Rejects 64-bit integers with an error of kind NotImplementedError that names the construct. */
 const BpIrNode *bp__pass_refuse_int64(BpIrModule *module, const BpIrNode *function);
+/* Names each index that several statements use by a LET around them. */
+const BpIrNode *bp__pass_share_indices(BpIrModule *module, const BpIrNode *function);
 /* Names each expression that a statement uses more than once by a LET, so that it is written and
  * computed only once. */
 const BpIrNode *bp__pass_name_shared(BpIrModule *module, const BpIrNode *function);

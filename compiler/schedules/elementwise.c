@@ -238,6 +238,11 @@ static int64_t share_of(int64_t extent, int64_t lanes, int64_t cores) {
   return bp__divide_up(bp__divide_up(extent, cores), lanes) * lanes;
 }
 
+/* Whether all elements of an axis are one vector; an open axis may always be longer. */
+static bool is_one_vector(const BpTeAxis *axis, int64_t lanes) {
+  return !axis->open && bp_te_axis_extent(axis) <= lanes;
+}
+
 int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cores) {
   BpTeAxis *share, *tile, *lane;
   int64_t extent = bp_te_axis_extent(run);
@@ -249,7 +254,7 @@ int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cor
   }
   if (lanes == 1 || extent == 1)
     return 0;
-  if (extent <= lanes)
+  if (is_one_vector(run, lanes))
     return bp_te_vectorize(stage, run);
   if (bp_te_split(stage, run, lanes, BP_TE_TAIL_PEEL, &tile, &lane) != 0)
     return -1;
@@ -259,7 +264,7 @@ int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cor
 int bp__vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
                        int32_t *count) {
   BpTeAxis *vector, *lane = axis;
-  if (bp_te_axis_extent(axis) > lanes) {
+  if (!is_one_vector(axis, lanes)) {
     if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
         bp_te_unroll(stage, vector) != 0)
       return -1;

@@ -431,6 +431,47 @@ static void test_a_kernel_loses_its_launch(void) {
   bp_object_release(module);
 }
 
+/* The number of times that a text contains another text. */
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, part)); at++)
+    count++;
+  return count;
+}
+
+static char *legal_text(const char *text) {
+  BpIrModule *module = parse_verified(text), *legal = legalize(module, "test_gpu");
+  if (!legal)
+    g_error("%s", bp_error_message());
+  assert_same_meaning(module, legal, 5);
+  char *printed = bp_ir_print(legal);
+  bp_object_release(legal);
+  bp_object_release(module);
+  return printed;
+}
+
+/* The extent of a loop over blocks stays an expression of parameters, which the launch computes. */
+static void test_indices_of_several_statements_get_names(void) {
+  char *text =
+      legal_text("(module (function \"f\" (buffer A int64 global 64) n:int64"
+                 " (for b:int64 0 (min (mul (add n 1) (add n 2)) 8) bound \"blockIdx.x\" (seq"
+                 " (store A b (mul (add n 1) (add n 2)))"
+                 " (if (lt b 3) (store A (add b 8) (add (mul (add n 1) (add n 2)) 3)))"
+                 " (store A (add b 16) (div b (mul (add n 1) (add n 2))))))))");
+  g_assert_cmpint(count_of(text, "(mul (add n 1) (add n 2))"), ==, 3);
+  g_assert_nonnull(strstr(text, "(attr \"launch\" \"blockIdx.x\" (min (mul (add n 1)"));
+  bp_str_free(text);
+}
+
+static void test_indices_of_names_bound_twice_stay(void) {
+  char *text = legal_text("(module (function \"f\" (buffer A int64 global 64) n:int64"
+                          " (for b:int64 0 4 bound \"blockIdx.x\" (seq"
+                          " (let x:int64 (add b n) (store A b (mul (add x 1) (add x 2))))"
+                          " (let x (add b 1) (store A (add b 8) (mul (add x 1) (add x 2))))))))");
+  g_assert_cmpint(count_of(text, "(mul (add x 1) (add x 2))"), ==, 2);
+  bp_str_free(text);
+}
+
 static void test_kernels_state_their_launch(void) {
   BpIrModule *module = parse_verified(
       "(module (function \"f\" (buffer A int64 global 64) n:int64"
@@ -1140,6 +1181,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/legalize/only-what-may-be-undefined-is-guarded",
                   test_only_what_may_be_undefined_is_guarded);
   g_test_add_func("/ir/legalize/shared-expressions-get-names", test_shared_expressions_get_names);
+  g_test_add_func("/ir/legalize/indices_of_several_statements_get_names",
+                  test_indices_of_several_statements_get_names);
+  g_test_add_func("/ir/legalize/indices_of_names_bound_twice_stay",
+                  test_indices_of_names_bound_twice_stay);
   g_test_add_func("/ir/legalize/grids-become-loops", test_grids_become_loops);
   g_test_add_func("/ir/legalize/outside-of-a-launch-barriers-go",
                   test_outside_of_a_launch_barriers_go);
