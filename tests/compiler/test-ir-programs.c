@@ -80,7 +80,7 @@ static void fill_args(Args *args, const BpIrNode *function, const Place *place, 
   for (int32_t i = 0; i < args->count; i++) {
     BpDataType dtype = args->views[i].dtype;
     gboolean is_output = i >= NUM_TYPES && i < 2 * NUM_TYPES;
-    if (args->bytes[i] == 0 && bp__program_letter(dtype) == 'b')
+    if (args->values[i].type_index == BP_TYPE_INT && bp__program_letter(dtype) == 'b')
       args->values[i].v_int64 = 1;
     if (is_output)
       memset(args->views[i].data, 0, args->bytes[i]);
