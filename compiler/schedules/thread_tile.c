@@ -321,7 +321,7 @@ int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
                              const BpMachine *machine) {
   BpTeTensor *sums = work->stage->tensor;
   BpTeAxis *inside;
-  if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
+  if (work->ndim == 0)
     return 0;
   bool fits = false;
   int rc = bp__schedule_block_tile(work, output, machine, &fits);
