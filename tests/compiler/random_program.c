@@ -146,16 +146,21 @@ static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   return bp_ir_ramp(program->random.module, first, step, lanes);
 }
 
-/* Returns a mask that is true in the first or the last lanes: in all, some or none. */
+/* Returns a mask that is true in the first or the last lanes: in all, some or none. A ramp of
+ * unsigned integers may go beyond their end, and the mask be true in any lanes. */
 static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
+  static const char *const types[] = {"int64", "int64", "int64", "int32", "uint8", "uint32"};
   BpIrModule *module = program->random.module;
+  BpDataType dtype = dtype_of(types[below(program, G_N_ELEMENTS(types))]);
   int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
   int64_t limit = below(program, (int)step * (lanes + 4)) - 2;
   const BpIrNode *ramp = number(program, first), *end = number(program, limit);
   if (below(program, 2))
     end = sum(program, below(program, 2) ? program->thread : sum_of_ranges(program).value, end);
+  ramp = bp_ir_cast(module, dtype, ramp);
+  end = bp_ir_cast(module, dtype, end);
   if (lanes > 1) {
-    ramp = bp_ir_ramp(module, ramp, number(program, step), lanes);
+    ramp = bp_ir_ramp(module, ramp, bp_ir_int(module, dtype, step), lanes);
     end = bp_ir_broadcast(module, end, lanes);
   }
   return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
@@ -553,6 +558,29 @@ static const BpIrNode *store(Program *program) {
                      value, any_mask(program, lanes, 2));
 }
 
+/* Compares two named values, and stores one of them or another: a minimum, a maximum, or neither.
+ */
+static const BpIrNode *store_choice(Program *program) {
+  BpIrModule *module = program->random.module;
+  int slot = below(program, NUM_TYPES), type = program->types[slot];
+  uint16_t lanes = any_lanes(program);
+  if (type == BOOL)
+    return store(program);
+  const BpIrNode *values[2], *vars[3];
+  for (int i = 0; i < 2; i++) {
+    values[i] = expression(program, type, lanes, 2);
+    vars[i] = bp_ir_var(module, "c", type_with(type, lanes));
+  }
+  vars[2] = expression(program, type, lanes, 1);
+  const BpIrNode *condition = node(program, below(program, 2) ? BP_IR_LT : BP_IR_GT,
+                                   type_with(BOOL, lanes), vars[0], vars[1]);
+  const BpIrNode *chosen =
+      bp_ir_select(module, condition, vars[below(program, 3)], vars[below(program, 3)]);
+  const BpIrNode *index = own(program, distinct(program, lanes, program->part));
+  const BpIrNode *body = bp_ir_store(module, program->outputs[slot], index, chosen, NULL);
+  return bp_ir_let(module, vars[0], values[0], bp_ir_let(module, vars[1], values[1], body));
+}
+
 static const BpIrNode *store_local(Program *program) {
   if (program->num_locals == 0)
     return store(program);
@@ -760,7 +788,7 @@ static const BpIrNode *statement(Program *program, int depth) {
   case 10:
     return parallel_loop(program, depth - 1);
   case 11:
-    return below(program, 2) ? prefetch(program) : store(program);
+    return below(program, 2) ? prefetch(program) : store_choice(program);
   default:
     return below(program, 2) ? store_local(program) : store(program);
   }
