@@ -321,11 +321,12 @@ int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
                              const BpMachine *machine) {
   BpTeTensor *sums = work->stage->tensor;
   BpTeAxis *inside;
-  if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
+  if (work->ndim == 0)
     return 0;
   bool fits = false;
-  if (bp__schedule_block_tile(work, output, machine, &fits) != 0 || fits)
-    return fits ? 0 : -1;
+  int rc = bp__schedule_block_tile(work, output, machine, &fits);
+  if (rc != 0 || fits)
+    return rc;
   ThreadTile tile = choose_tile(work, machine);
   if (work == output && !(sums = bp_te_cache_write(work->stage->te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;

@@ -13,7 +13,7 @@
 
 #include "tests/compiler/ir-util.h"
 
-#define MAX_ARGS 9
+#define MAX_ARGS 10
 
 /* The arguments of one call: tensors of constant shape, scalars of small value. */
 typedef struct Args {

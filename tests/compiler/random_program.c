@@ -146,16 +146,21 @@ static const BpIrNode *ramp(Program *program, uint16_t lanes, int64_t limit) {
   return bp_ir_ramp(program->random.module, first, step, lanes);
 }
 
-/* Returns a mask that is true in the first or the last lanes: in all, some or none. */
+/* Returns a mask that is true in the first or the last lanes: in all, some or none. A ramp of
+ * unsigned integers may go beyond their end, and the mask be true in any lanes. */
 static const BpIrNode *lanes_to_an_end(Program *program, uint16_t lanes) {
+  static const char *const types[] = {"int64", "int64", "int64", "int32", "uint8", "uint32"};
   BpIrModule *module = program->random.module;
+  BpDataType dtype = dtype_of(types[below(program, G_N_ELEMENTS(types))]);
   int64_t step = 1 + below(program, 3), first = below(program, 9) - 4;
   int64_t limit = below(program, (int)step * (lanes + 4)) - 2;
   const BpIrNode *ramp = number(program, first), *end = number(program, limit);
   if (below(program, 2))
     end = sum(program, below(program, 2) ? program->thread : sum_of_ranges(program).value, end);
+  ramp = bp_ir_cast(module, dtype, ramp);
+  end = bp_ir_cast(module, dtype, end);
   if (lanes > 1) {
-    ramp = bp_ir_ramp(module, ramp, number(program, step), lanes);
+    ramp = bp_ir_ramp(module, ramp, bp_ir_int(module, dtype, step), lanes);
     end = bp_ir_broadcast(module, end, lanes);
   }
   return bp_ir_binary(module, below(program, 2) ? BP_IR_LT : BP_IR_GE, ramp, end);
@@ -204,11 +209,15 @@ static const BpIrNode *any_mask(Program *program, uint16_t lanes, int depth) {
                            : expression(program, BOOL, lanes, depth - 1);
 }
 
-/* Whether an index is in bounds. */
-static const BpIrNode *is_inside(Program *program, const BpIrNode *index, int64_t limit) {
+static const BpIrNode *is_below(Program *program, const BpIrNode *index, const BpIrNode *limit) {
   BpIrModule *module = program->random.module;
   return bp_ir_binary(module, BP_IR_AND, bp_ir_binary(module, BP_IR_GE, index, number(program, 0)),
-                      bp_ir_binary(module, BP_IR_LT, index, number(program, limit)));
+                      bp_ir_binary(module, BP_IR_LT, index, limit));
+}
+
+/* Whether an index is in bounds. */
+static const BpIrNode *is_inside(Program *program, const BpIrNode *index, int64_t limit) {
+  return is_below(program, index, number(program, limit));
 }
 
 static const BpIrNode *own(Program *program, const BpIrNode *index) {
@@ -237,22 +246,37 @@ static const BpIrNode *small(Program *program, const BpIrNode *value) {
   return bp_ir_binary(module, BP_IR_MAX, value, bp_ir_float(module, element, -7));
 }
 
+/* Returns an index that may be out of the bounds of an input. */
+static const BpIrNode *loose_index(Program *program, uint16_t lanes, int depth) {
+  if (lanes > 1 && below(program, 2))
+    return bp_ir_ramp(program->random.module, number(program, below(program, INPUT + 16) - 12),
+                      number(program, below(program, 7) - 3), lanes);
+  return any_int(program, lanes, depth > 0 ? depth - 1 : 0);
+}
+
 /* Reads an input. Some indices are out of bounds and masked off. */
 static const BpIrNode *load_inside(Program *program, int slot, uint16_t lanes, int depth) {
-  BpIrModule *module = program->random.module;
-  const BpIrNode *index;
-  if (lanes > 1 && below(program, 2))
-    index = bp_ir_ramp(module, number(program, below(program, INPUT + 16) - 12),
-                       number(program, below(program, 7) - 3), lanes);
-  else
-    index = any_int(program, lanes, depth > 0 ? depth - 1 : 0);
-  return bp_ir_load(module, program->inputs[slot], index, is_inside(program, index, INPUT));
+  const BpIrNode *index = loose_index(program, lanes, depth);
+  return bp_ir_load(program->random.module, program->inputs[slot], index,
+                    is_inside(program, index, INPUT));
+}
+
+/* Reads an input without elements: all lanes are masked off, by a number or by a parameter. */
+static const BpIrNode *load_nothing(Program *program, uint16_t lanes, int depth) {
+  const BpIrNode *index = loose_index(program, lanes, depth);
+  const BpIrNode *limit = number(program, 0);
+  if (below(program, 3))
+    limit = sum(program, program->n, number(program, -COUNT));
+  return bp_ir_load(program->random.module, program->nothing, index,
+                    is_below(program, index, limit));
 }
 
 static const BpIrNode *load_of(Program *program, int slot, uint16_t lanes, int depth) {
   BpIrModule *module = program->random.module;
   if (below(program, 6) == 0)
-    return load_inside(program, slot, lanes, depth);
+    return program->types[slot] == program->types[NUM_TYPES - 1] && below(program, 3) == 0
+               ? load_nothing(program, lanes, depth)
+               : load_inside(program, slot, lanes, depth);
   if (program->workspace && program->types[slot] == program->types[0] && below(program, 2))
     return small(program,
                  bp_ir_load(module, program->workspace, any_index(program, lanes, INPUT, depth),
@@ -534,6 +558,29 @@ static const BpIrNode *store(Program *program) {
                      value, any_mask(program, lanes, 2));
 }
 
+/* Compares two named values, and stores one of them or another: a minimum, a maximum, or neither.
+ */
+static const BpIrNode *store_choice(Program *program) {
+  BpIrModule *module = program->random.module;
+  int slot = below(program, NUM_TYPES), type = program->types[slot];
+  uint16_t lanes = any_lanes(program);
+  if (type == BOOL)
+    return store(program);
+  const BpIrNode *values[2], *vars[3];
+  for (int i = 0; i < 2; i++) {
+    values[i] = expression(program, type, lanes, 2);
+    vars[i] = bp_ir_var(module, "c", type_with(type, lanes));
+  }
+  vars[2] = expression(program, type, lanes, 1);
+  const BpIrNode *condition = node(program, below(program, 2) ? BP_IR_LT : BP_IR_GT,
+                                   type_with(BOOL, lanes), vars[0], vars[1]);
+  const BpIrNode *chosen =
+      bp_ir_select(module, condition, vars[below(program, 3)], vars[below(program, 3)]);
+  const BpIrNode *index = own(program, distinct(program, lanes, program->part));
+  const BpIrNode *body = bp_ir_store(module, program->outputs[slot], index, chosen, NULL);
+  return bp_ir_let(module, vars[0], values[0], bp_ir_let(module, vars[1], values[1], body));
+}
+
 static const BpIrNode *store_local(Program *program) {
   if (program->num_locals == 0)
     return store(program);
@@ -741,7 +788,7 @@ static const BpIrNode *statement(Program *program, int depth) {
   case 10:
     return parallel_loop(program, depth - 1);
   case 11:
-    return below(program, 2) ? prefetch(program) : store(program);
+    return below(program, 2) ? prefetch(program) : store_choice(program);
   default:
     return below(program, 2) ? store_local(program) : store(program);
   }
@@ -841,6 +888,14 @@ static const BpIrNode *output(Program *program, int i) {
                       BP_IR_SCOPE_GLOBAL, extents, 2);
 }
 
+/* An input without elements; it may have rows, whose number is a parameter. */
+static const BpIrNode *nothing(Program *program) {
+  const BpIrNode *extents[] = {program->count, number(program, 0)};
+  int32_t first = below(program, 2);
+  return bp_ir_buffer(program->random.module, "N", type_with(program->types[NUM_TYPES - 1], 1),
+                      BP_IR_SCOPE_GLOBAL, extents + first, 2 - first);
+}
+
 /* Chooses the element types and declares the parameters. The first type is an integer, for indices.
  * Devices take no scalars of less than 32 bits. */
 static void choose_types(Program *program) {
@@ -857,6 +912,7 @@ static void choose_types(Program *program) {
     program->inputs[i] = buffer(program, "I", i, program->types[i], INPUT);
     program->outputs[i] = output(program, i);
   }
+  program->nothing = nothing(program);
   int type = program->types[below(program, NUM_TYPES)];
   BpDataType scalar = type_with(type, 1);
   if (!program->is_series && scalar.bits < 32)
@@ -1039,6 +1095,7 @@ void random_program_make(RandomProgram *program, uint64_t seed, const char *name
   memcpy(params, program->inputs, sizeof program->inputs);
   memcpy(params + NUM_TYPES, program->outputs, sizeof program->outputs);
   params[2 * (size_t)NUM_TYPES] = program->odd;
+  params[2 * (size_t)NUM_TYPES + 1] = program->nothing;
   params[NUM_BUFFERS] = program->count;
   params[NUM_BUFFERS + 1] = program->m;
   int32_t num_attrs = choose_attributes(program, attrs);

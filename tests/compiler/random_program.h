@@ -20,9 +20,9 @@
 #define COUNT      5 /* the value of a scalar parameter that is a number */
 
 /* The parameters of a program, in this order: NUM_TYPES inputs, NUM_TYPES outputs, a buffer of
- * floats that are not exact, and NUM_SCALARS scalars of value COUNT: an integer and a number of any
- * type. */
-#define NUM_BUFFERS (2 * NUM_TYPES + 1)
+ * floats that are not exact, an input without elements, and NUM_SCALARS scalars of value COUNT: an
+ * integer and a number of any type. */
+#define NUM_BUFFERS (2 * NUM_TYPES + 2)
 #define NUM_SCALARS 2
 
 /* A value whose range is known. */
@@ -43,6 +43,7 @@ typedef struct RandomProgram {
   int types[NUM_TYPES];
   const BpIrNode *inputs[NUM_TYPES], *outputs[NUM_TYPES];
   const BpIrNode *odd;       /* floats that are not exact */
+  const BpIrNode *nothing;   /* an input without elements, of the last type */
   const BpIrNode *count, *m; /* the scalars */
   const BpIrNode *n;         /* the first scalar as int64 */
   const BpIrNode *thread;    /* the number of the thread, an expression */

@@ -491,6 +491,16 @@ static const char *const bodies[] = {
     "(store A 0 (cast float32 (reduce add (broadcast 0.5:float16 8))))",
     "(store A 1 (cast float32 (reduce min (cast float16x8 (load B (ramp 0 1 8))))))",
     "(store A 2 (cast float32 (reduce max (cast float16x2 (load B (ramp 9 1 2))))))",
+    /* choices of the lesser or greater of two vectors, and others */
+    "(let x:float32x8 (load A (ramp 0 1 8)) (let y:float32x8 (load B (ramp 0 1 8)) (seq"
+    " (store A (ramp 0 1 8) (select (lt x y) x y))"
+    " (store A (ramp 8 1 8) (select (lt x y) y x))"
+    " (store A (ramp 16 1 8) (select (gt x y) x y))"
+    " (store A (ramp 24 1 8) (select (gt x y) y x))"
+    " (store A (ramp 32 1 8) (select (lt x y) x (load B (ramp 8 1 8))))"
+    " (store A (ramp 40 1 8) (select (lt x y) (load B (ramp 8 1 8)) y))"
+    " (store A (ramp 48 1 8) (select (gt x y) (load B (ramp 8 1 8)) x))"
+    " (store A (ramp 56 1 8) (select (gt x y) y (load B (ramp 8 1 8)))))))",
     /* statements */
     "(for i:int64 3 20 serial (if (lt (load I i) 0:int32) (store I i 1:int32) (store I i "
     "2:int32)))",

@@ -2,9 +2,11 @@
 /* Exhausted memory: whichever allocation fails, once or from then on, the compiler library raises
  * MemoryError and leaks no memory. */
 
+#include <backplane/compiler/schedules.h>
 #include <backplane/target.h>
 
 #include "tests/compiler/ir-util.h"
+#include "tests/compiler/te-run.h"
 #include "tests/failing_memory.h"
 
 static const char text[] =
@@ -39,6 +41,41 @@ static int work(void) {
   return rc;
 }
 
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpTeTensor *const *read = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", 16);
+  const BpIrNode *a = k ? bp_te_read(te, read[0], (const BpIrNode *[]){axes[0], k}) : NULL;
+  const BpIrNode *b = k ? bp_te_read(te, read[1], (const BpIrNode *[]){k, axes[1]}) : NULL;
+  return bp_te_reduce(te, BP_TE_SUM, bp_ir_binary(bp_te_ir(te), BP_IR_MUL, a, b), &k, 1);
+}
+
+/* Schedules and lowers a product whose tiles the target computes in blocks of threads. */
+static int schedule_product(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3] = {NULL};
+  if (te)
+    args[0] = bp_te_placeholder(te, "a", te_f32, (const int64_t[]){64, 16}, 2);
+  if (args[0])
+    args[1] = bp_te_placeholder(te, "b", te_f32, (const int64_t[]){16, 64}, 2);
+  if (args[1])
+    args[2] = bp_te_compute(te, "c", (const int64_t[]){64, 64}, 2, product_body, args);
+  BpIrModule *module = args[2] ? bp_ir_module_create() : NULL;
+  int rc = module && bp_schedule_auto(te, &args[2], 1, target) == 0
+               ? bp_te_lower(te, "f", args, 3, NULL, module)
+               : -1;
+  bp_object_release(module);
+  bp_te_free(te);
+  return rc;
+}
+
+static void test_every_allocation_of_a_schedule(void) {
+  target = bp_target_parse("cuda");
+  if (!target)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(fail_every_allocation(schedule_product, 0), >, 50);
+  bp_object_release(target);
+}
+
 static void test_every_allocation(gconstpointer keeps) {
   target = bp_target_parse("c");
   BpIrModule *first = bp_ir_module_create();
@@ -56,5 +93,7 @@ int main(int argc, char **argv) {
                        test_every_allocation);
   g_test_add_data_func("/ir/memory/all-from-one-on-fail", GINT_TO_POINTER(1),
                        test_every_allocation);
+  g_test_add_func("/ir/memory/one-allocation-of-a-schedule-fails",
+                  test_every_allocation_of_a_schedule);
   return g_test_run();
 }

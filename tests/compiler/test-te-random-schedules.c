@@ -191,7 +191,7 @@ static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *co
 }
 
 static void make_matmul(Work *work) {
-  int64_t m = some(work, 1, 20), n = some(work, 1, 40), k = some(work, 0, 20);
+  int64_t m = some(work, 0, 20), n = some(work, 0, 40), k = some(work, 0, 20);
   work->numbers[0] = k;
   work->inputs[0] = input(work, "a", work->type, (int64_t[]){m, k}, 2);
   work->inputs[1] = input(work, "b", work->type, (int64_t[]){k, n}, 2);
@@ -686,10 +686,27 @@ static void make_largest(Work *work) {
   compute(work, "third", pooled, 2, third_body, true);
 }
 
-static const struct {
+/* A product with enough rows and columns for a tile in each block of threads, or almost enough. */
+static void make_blocks(Work *work) {
+  int64_t m = some(work, 58, 70), n = some(work, 58, 70), k = some(work, 1, 20);
+  work->numbers[0] = k;
+  work->inputs[0] = input(work, "a", work->type, (int64_t[]){m, k}, 2);
+  work->inputs[1] = input(work, "b", work->type, (int64_t[]){k, n}, 2);
+  work->inputs[2] = input(work, "bias", work->type, &n, 1);
+  bool is_output = some(work, 0, 1);
+  compute(work, "product", (int64_t[]){m, n}, 2, matmul_body, is_output);
+  if (!is_output || some(work, 0, 1))
+    compute(work, "out", (int64_t[]){m, n}, 2, bias_body, true);
+}
+
+typedef struct Computation {
   const char *name;
   void (*make)(Work *work);
-} computations[] = {
+} Computation;
+
+static const Computation blocks = {"blocks", make_blocks};
+
+static const Computation computations[] = {
     {"chain", make_chain},     {"matmul", make_matmul},   {"conv", make_conv},
     {"softmax", make_softmax}, {"pick", make_pick},       {"pool", make_pool},
     {"count", make_count},     {"total", make_total},     {"arg", make_arg},
@@ -887,18 +904,18 @@ static const BpDataType types[] = {
     {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 16, 1},    {BP_DTYPE_INT, 64, 1},
 };
 
-/* Steps of a scan cannot have open extents. */
-static bool can_be_open(uint32_t seed) {
-  return computations[seed % G_N_ELEMENTS(computations)].make != make_recurrence;
+static const Computation *computation_of(uint32_t seed) {
+  return &computations[seed % G_N_ELEMENTS(computations)];
 }
 
-static void make_work(Work *work, uint32_t seed, bool is_open) {
+static void make_work(Work *work, const Computation *computation, uint32_t seed, bool is_open) {
+  bool can_be_open = computation->make != make_recurrence; /* steps of a scan cannot be open */
   memset(work, 0, sizeof *work);
   work->te = bp_te_create();
   work->random = g_rand_new_with_seed(seed);
-  work->opening = is_open && can_be_open(seed) ? g_rand_new_with_seed(seed ^ 0x09e4) : NULL;
+  work->opening = is_open && can_be_open ? g_rand_new_with_seed(seed ^ 0x09e4) : NULL;
   work->type = types[seed / G_N_ELEMENTS(computations) % G_N_ELEMENTS(types)];
-  computations[seed % G_N_ELEMENTS(computations)].make(work);
+  computation->make(work);
 }
 
 static void free_work(Work *work) {
@@ -939,7 +956,7 @@ static int run_work(Work *work, TeArray **arrays, const char *without) {
 
 static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attach, bool is_open) {
   GRand *random = g_rand_new_with_seed(seed ^ 0x5eed);
-  make_work(work, seed, is_open);
+  make_work(work, computation_of(seed), seed, is_open);
   schedule_randomly(random, work, attach);
   g_rand_free(random);
   return run_work(work, arrays, NULL);
@@ -968,11 +985,11 @@ static char *lowered_text(Work *work) {
 }
 
 static void compare(Work *plain, Work *scheduled, TeArray **expected, TeArray **found,
-                    uint32_t seed) {
+                    const Computation *computation, uint32_t seed) {
   for (int32_t i = 0; i < plain->num_args; i++) {
     if (!are_equal(expected[i], found[i]))
-      g_error("seed %u: %s: argument %d differs\n%s", seed,
-              computations[seed % G_N_ELEMENTS(computations)].name, i, lowered_text(scheduled));
+      g_error("seed %u: %s: argument %d differs\n%s", seed, computation->name, i,
+              lowered_text(scheduled));
     te_array_free(expected[i]);
     te_array_free(found[i]);
   }
@@ -981,6 +998,25 @@ static void compare(Work *plain, Work *scheduled, TeArray **expected, TeArray **
 }
 
 /* Applies the schedule that the compiler chooses for a machine. */
+static void check_chosen(const Computation *computation, uint32_t seed, bool is_open,
+                         const char *target_text) {
+  Work plain, scheduled;
+  TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
+  make_work(&plain, computation, seed, false);
+  make_work(&scheduled, computation, seed, is_open);
+  make_arrays(&plain, expected, seed);
+  make_arrays(&plain, found, seed);
+  g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
+  BpTarget *target = bp_target_parse(target_text);
+  if (!target)
+    g_error("%s", bp_error_message());
+  if (bp_schedule_auto(scheduled.te, scheduled.outputs, scheduled.num_outputs, target) != 0)
+    g_error("seed %u: %s: %s", seed, computation->name, bp_error_message());
+  bp_object_release(target);
+  g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
+  compare(&plain, &scheduled, expected, found, computation, seed);
+}
+
 static void check_auto(uint32_t seed, bool is_open) {
   static const char *const targets[] = {
       "c -mcpu=x86-64-v4 -vector_bits=512 -vector_registers=32 -num_cores=2",
@@ -991,28 +1027,14 @@ static void check_auto(uint32_t seed, bool is_open) {
   };
   /* Kernels do not support open extents yet. */
   uint32_t num_targets = G_N_ELEMENTS(targets) - (is_open ? 2 : 0);
-  Work plain, scheduled;
-  TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
-  make_work(&plain, seed, false);
-  make_work(&scheduled, seed, is_open);
-  make_arrays(&plain, expected, seed);
-  make_arrays(&plain, found, seed);
-  g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
-  BpTarget *target = bp_target_parse(targets[seed % num_targets]);
-  if (!target)
-    g_error("%s", bp_error_message());
-  if (bp_schedule_auto(scheduled.te, scheduled.outputs, scheduled.num_outputs, target) != 0)
-    g_error("%s", bp_error_message());
-  bp_object_release(target);
-  g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
-  compare(&plain, &scheduled, expected, found, seed);
+  check_chosen(computation_of(seed), seed, is_open, targets[seed % num_targets]);
 }
 
 /* Whether the schedule of this seed was valid with its attachments. */
 static bool check_seed(uint32_t seed, bool is_open) {
   Work plain, scheduled;
   TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
-  make_work(&plain, seed, false);
+  make_work(&plain, computation_of(seed), seed, false);
   make_arrays(&plain, expected, seed);
   make_arrays(&plain, found, seed);
   g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
@@ -1023,11 +1045,11 @@ static bool check_seed(uint32_t seed, bool is_open) {
     if (run_scheduled(&scheduled, found, seed, false, is_open) != 0) {
       g_assert_cmpint(plain.scan_axis[0] + plain.scan_axis[1], !=, 0);
       free_work(&scheduled);
-      make_work(&scheduled, seed, is_open);
+      make_work(&scheduled, computation_of(seed), seed, is_open);
       g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
     }
   }
-  compare(&plain, &scheduled, expected, found, seed);
+  compare(&plain, &scheduled, expected, found, computation_of(seed), seed);
   return attached;
 }
 
@@ -1043,6 +1065,11 @@ static void test_all_schedules_agree(void) {
 static void test_chosen_schedules_agree(void) {
   for (uint32_t seed = first_seed; seed < end_seed; seed++)
     check_auto(seed, false);
+}
+
+static void test_blocks_of_threads_agree(void) {
+  for (uint32_t seed = first_seed; seed < first_seed + 8; seed++)
+    check_chosen(&blocks, seed, false, seed % 4 ? "cuda" : "opencl -thread_warp_size=8");
 }
 
 /* Seeds that found faults: a region of i / 4 beyond the elements that an outer loop computed, and a
@@ -1197,6 +1224,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
   g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
                   test_chosen_schedules_agree);
+  g_test_add_func("/te/schedule/blocks-of-threads-agree-with-the-default",
+                  test_blocks_of_threads_agree);
   g_test_add_func("/te/schedule/schedules-that-disagreed-once-agree",
                   test_schedules_that_disagreed_once_agree);
   g_test_add_func("/te/open/random-schedules-agree-with-the-default",

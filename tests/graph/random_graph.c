@@ -495,6 +495,17 @@ int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
   return given(g, in.type, shape, in.rank - first, below(g, 2) == 0);
 }
 
+/* Multiplies a value by constants of one element, one after the other. */
+static void multiply(RandomGraph *g, int32_t x, int32_t count) {
+  for (; count > 0; count--) {
+    int32_t y = weights(g, random_graph_value(g, x)->type, (int64_t[]){1}, (int32_t)below(g, 2));
+    const RandomValue a = *random_graph_value(g, x), b = *random_graph_value(g, y);
+    x = apply(g, "Mul", g_strdup(""), below(g, 2) ? (int32_t[]){y, x} : (int32_t[]){x, y}, 2,
+              a.type, a.shape, MAX(a.rank, b.rank));
+    bits(g, x, a.fraction + b.fraction, a.magnitude + b.magnitude);
+  }
+}
+
 static void make_binary(RandomGraph *g, const Row *row) {
   int32_t x = pick_of(g, row->types, 0, MAX_RANK, row->how & SHARP);
   int32_t y = operand(g, x, row->how & SHARP);
@@ -511,6 +522,8 @@ static void make_binary(RandomGraph *g, const Row *row) {
     bits(g, result, MAX(a.fraction, b.fraction), MAX(a.magnitude, b.magnitude) + 1);
   else
     finish(g, row, result);
+  if (is_product && a.rank > 0 && below(g, 3) == 0)
+    multiply(g, result, 2);
 }
 
 /* Also powers of integers, and powers whose exponents are integers or of another type. */
@@ -534,11 +547,12 @@ static void make_power(RandomGraph *g, const Row *row) {
   bits(g, result, is_float(in.type) ? ROUNDED : 0, 3 * in.magnitude);
 }
 
-/* Integers are divided by numbers other than 0, and shifted by less than their width. */
-static void make_division(RandomGraph *g, const Row *row) {
-  int32_t x = pick_of(g, row->types, 0, MAX_RANK, TRUE);
+/* Divides by numbers from 1 to 7, one for each element or one for all, or shifts by them: integers
+ * are shifted by less than their width. */
+static void divide(RandomGraph *g, const Row *row, int32_t x, gboolean has_one) {
   const RandomValue a = *random_graph_value(g, x);
-  int32_t y = weights(g, a.type, a.shape, a.rank);
+  int32_t y = has_one ? weights(g, a.type, (int64_t[]){1}, (int32_t)below(g, 2))
+                      : weights(g, a.type, a.shape, a.rank);
   RandomValue *b = random_graph_value(g, y);
   for (int64_t i = 0; i < random_value_count(b); i++)
     put(b->data, b->type, i, (double)between(g, 1, 7));
@@ -550,6 +564,14 @@ static void make_division(RandomGraph *g, const Row *row) {
   int32_t result = apply(g, row->op, attrs, (int32_t[]){x, y}, 2, a.type, a.shape, a.rank);
   if (is_float(a.type))
     rounded(g, result);
+}
+
+static void make_division(RandomGraph *g, const Row *row) {
+  int32_t types = below(g, 2) ? row->types : row->types & INTEGERS;
+  int32_t x = pick_of(g, types, 0, MAX_RANK, TRUE);
+  divide(g, row, x, FALSE);
+  if (random_graph_value(g, x)->rank > 0)
+    divide(g, row, x, TRUE);
 }
 
 static void make_where(RandomGraph *g, const Row *row) {

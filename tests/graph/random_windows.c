@@ -80,6 +80,25 @@ static char *pad_by_word(RandomGraph *g, Windows *w, const int64_t *in, int64_t 
   return attrs;
 }
 
+/* Multiplies the result of a convolution by constants, one for each channel or one for all, divides
+ * it by them, adds or subtracts them, a few times: compilers fold them into the weights. */
+static void scale_channels(RandomGraph *g, int32_t result) {
+  static const char *const ops[] = {"Mul", "Add", "Div", "Sub"};
+  const RandomValue in = *random_graph_value(g, result);
+  for (int64_t count = below(g, 4); count > 0; count--) {
+    int64_t shape[4] = {1, below(g, 3) ? in.shape[1] : 1, 1, 1}, op = below(g, 4);
+    int32_t rank = (int32_t)between(g, 3, 4);
+    int32_t constant = weights(g, in.type, shape + 4 - rank, rank);
+    for (int64_t i = 0; i < shape[1]; i++)
+      put(random_graph_value(g, constant)->data, in.type, i, (double)between(g, 4, 15) / 8);
+    gboolean swaps = op < 2 && below(g, 2);
+    result = apply(g, ops[op], g_strdup(""),
+                   swaps ? (int32_t[]){constant, result} : (int32_t[]){result, constant}, 2,
+                   in.type, in.shape, 4);
+    rounded(g, result);
+  }
+}
+
 /* Also FusedConv, which may add a value before an activation function. */
 void make_conv(RandomGraph *g, const Row *row) {
   int32_t x = picture_without_specials(g, FLOATS);
@@ -104,6 +123,7 @@ void make_conv(RandomGraph *g, const Row *row) {
                       : 2,
             in.type, shape, 4);
   rounded(g, result); /* Winograd's algorithm rounds */
+  scale_channels(g, result);
 }
 
 /* Chooses the pads, by an auto_pad or by numbers with which the output is not empty. */
@@ -159,6 +179,7 @@ void make_conv_transpose(RandomGraph *g, const Row *row) {
             (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
   g_free(pads);
   rounded(g, result); /* Winograd's algorithm rounds */
+  scale_channels(g, result);
 }
 
 void make_pool(RandomGraph *g, const Row *row) {
