@@ -435,15 +435,11 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
 /* Whether the last bit of an input may change the result of a node much. A node with bodies may
  * contain such a node. */
 static int is_step(const BpGraphNode *node) {
-  static const char *const steps[] = {"Floor", "Ceil",    "Round",  "Sign",
-                                      "Mod",   "Hardmax", "Shrink", "ThresholdedRelu"};
-  for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
-    if (is_op(node, steps[i]))
-      return 1;
   for (int32_t k = 0; k < node->num_outputs; k++)
     if (node->outputs[k] && !bp__dtype_is_float(node->outputs[k]->dtype))
       return 1;
-  return node->is_control;
+  return node->is_control ||
+         (node->op->fusion == BP_FUSE_ELEMENTWISE && !bp__op_is_continuous(node));
 }
 
 /* Whether elements of the result may depend on few elements of the inputs. The last bit of a long
