@@ -353,8 +353,8 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
 /* The files beside an ONNX file that have elements of its tensors (transfer full, g_strfreev); none
  * if the file is no ONNX file or cannot be read. */
 char **model_files_beside(const char *path);
-/* command_check_output for the files of models, those beside them, and those of the options: `paths`
- * ends with NULL. */
+/* command_check_output for the files of models, those beside them, and those of the options:
+ * `paths` ends with NULL. */
 int model_check_output(const char *option, const char *output, char *const *paths,
                        const ModelOptions *options);
 /* If devices were named, prints on stderr which devices the selection passed over. */
