@@ -10,6 +10,7 @@
  * call.c      intrinsics, extern and packed calls
  * stmt.c      statements
  * parallel.c  parallel loops as functions of their own
+ * support.c   the parts of a dialect's support text that a program uses
  * function.c  functions, kernels, and the packed functions around host functions
  * dialect_*.c tables of the dialects
  *
@@ -258,6 +259,11 @@ void bp__packed_function(BpEmitter *e, const BpIrNode *function);
 /* Orders non-temporal stores before the statements that follow, if the function has any. */
 void bp__end_streams(BpEmitter *e);
 int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
+
+/* ---- support.c --------------------------------------------------------------------------- */
+
+/* Appends a dialect's support text without the parts that the program does not use. */
+void bp__append_support(BpEmitter *e, BpText *whole, const char *support);
 
 /* ---- dialects ---------------------------------------------------------------------------- */
 

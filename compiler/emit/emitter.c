@@ -105,7 +105,7 @@ static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
     bp__function(&e, e.ir->get_function(module, i));
   bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));
   if (dialect->support)
-    bp__append(&e, &whole, dialect->support, strlen(dialect->support));
+    bp__append_support(&e, &whole, dialect->support);
   bp__append(&e, &whole, e.head.data ? e.head.data : "", e.head.size);
   bp__append(&e, &whole, "\n", 1);
   bp__append(&e, &whole, e.done.data ? e.done.data : "", e.done.size);

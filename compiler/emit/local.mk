@@ -16,6 +16,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/emit/texel.c \
 	compiler/emit/parallel.c \
 	compiler/emit/stmt.c \
+	compiler/emit/support.c \
 	compiler/emit/table.h \
 	compiler/emit/text.c \
 	compiler/emit/types.c \

@@ -365,6 +365,23 @@ static void test_texels_of_many_variables(void) {
   g_string_free(text, TRUE);
 }
 
+/* bp_exp needs bp_scale; a program contains no function that it does not use. */
+static void test_parts_of_the_support_text(void) {
+  BpIrModule *module =
+      parse_verified("(module (function \"f\" (buffer A float32 global 64) (attr \"kernel\" 1)"
+                     " (store A 0 (call float32 intrinsic \"exp\" (load A 1)))))");
+  const BpEmitterTable *emitter = host_tables()->host->get_table(
+      host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  BpOwnedBytes code;
+  assert_ok(emitter->emit(module, emitter->get_dialect("glsl"), &code));
+  g_assert_cmpint(count_parts(code.data, "float bp_exp("), ==, 1);
+  g_assert_cmpint(count_parts(code.data, "float bp_scale("), ==, 1);
+  g_assert_cmpint(count_parts(code.data, "float bp_"), ==, 2);
+  g_assert_cmpint(count_parts(code.data, "/* part"), ==, 0);
+  bp_owned_bytes_clear(&code);
+  bp_object_release(module);
+}
+
 static void test_reserved_members_of_a_dialect(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float32 global 64)"
                                       " (attr \"noalias\" 1) (store A 0 (load A 1))))");
@@ -1019,6 +1036,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
                   test_simdev_refuses_more_shared_memory_than_there_is);
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
+  g_test_add_func("/codegen/only_used_parts_of_the_support_text_are_written",
+                  test_parts_of_the_support_text);
   g_test_add_func("/codegen/rows-of-a-dialect-are-as-long-as-it-says",
                   test_rows_of_a_dialect_are_as_long_as_it_says);
   g_test_add_func("/codegen/unknown_members_and_flags_of_a_dialect_are_refused",

@@ -91,7 +91,10 @@ typedef struct BpDialect {
   uint64_t axis_size;
 
   const char *prologue; /* the beginning of the generated text, unchanged */
-  const char *support;  /* text after `prologue`, or NULL */
+  /* Text after `prologue`, or NULL. A line that is the comment "part NAME" begins a part, which
+   * ends at the next such line. A part is written only if the functions, or a later part that is
+   * written, contain NAME. */
+  const char *support;
 
   /* -- functions. Templates. */
   /* The head of a kernel: $1 name, $2 parameters, $3 threads in a block, $4 $5 $6 threads of the
