@@ -251,6 +251,9 @@ typedef struct BpIrRewriter {
 
 const BpIrNode *bp__ir_rewrite(BpIrRewriter *rewriter, const BpIrNode *node);
 void bp__ir_rewriter_clear(BpIrRewriter *rewriter);
+/* A callback `enter` for rewrites of expressions: the extents of a buffer stay as they are, because
+ * the buffer is the same in every statement. */
+int bp__ir_skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result);
 
 /* Replaces the VARs (or any nodes) in `map` by their values. */
 const BpIrNode *bp__ir_substitute(BpIrModule *module, const BpIrNode *node, const BpIrMap *map);

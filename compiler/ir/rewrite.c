@@ -162,6 +162,12 @@ void bp__ir_rewriter_clear(BpIrRewriter *rewriter) {
   bp__ir_map_clear(&rewriter->done);
 }
 
+int bp__ir_skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  (void)rewriter;
+  *result = node;
+  return node->kind == BP_IR_BUFFER;
+}
+
 /* ---- Substitution and copying ------------------------------------------------------------ */
 
 static int enter_substitute(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {

@@ -60,7 +60,7 @@ static int count_use(Uses *uses, const BpIrNode *node) {
 
 static bool is_worth_a_name(const Uses *uses, const BpIrNode *node) {
   bool is_short_index = bp__dtype_is_int(node->dtype) && node->dtype.lanes == 1 &&
-                        node->depth <= 2 && node->kind != BP_IR_LOAD;
+                        node->depth <= BP_SHORT_INDEX_DEPTH && node->kind != BP_IR_LOAD;
   bool is_mask = node->kind >= BP_IR_EQ && node->kind <= BP_IR_GE && node->dtype.lanes > 1;
   return (uintptr_t)bp__ir_map_get(&uses->counts, node) > 1 && !is_short_index && !is_mask &&
          node->kind != BP_IR_RAMP && node->kind != BP_IR_BROADCAST && node->kind != BP_IR_ADDRESS &&
@@ -141,14 +141,6 @@ static const BpIrNode *rebuild(BpIrRewriter *statements, BpIrRewriter *expressio
   return result;
 }
 
-/* The extents of a buffer are not expressions of the statement: the buffer is the same in every
- * statement. */
-static int enter_expression(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
-  (void)rewriter;
-  *result = node;
-  return node->kind == BP_IR_BUFFER;
-}
-
 static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   int32_t first, end;
   expressions_of(node, &first, &end);
@@ -157,7 +149,7 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
     return node->kind < BP_IR_SEQ || node->kind == BP_IR_BUFFER;
   }
   Uses uses = {0};
-  BpIrRewriter expressions = {.module = rewriter->module, .enter = enter_expression};
+  BpIrRewriter expressions = {.module = rewriter->module, .enter = bp__ir_skip_buffer};
   *result = NULL;
   int rc = 0;
   for (int32_t i = first; i < end && !rc; i++)

@@ -285,12 +285,6 @@ static int visit_choice(void *context, const BpIrNode *node) {
   return claimed < 0 ? -1 : 0;
 }
 
-static int skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
-  (void)rewriter;
-  *result = node;
-  return node->kind == BP_IR_BUFFER;
-}
-
 static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node) {
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
@@ -300,7 +294,7 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,
-                           .enter = skip_buffer,
+                           .enter = bp__ir_skip_buffer,
                            .leave = note_choice};
   const BpIrNode *same = bp__ir_rewrite(&rewriter, node);
   bp__ir_rewriter_clear(&rewriter);

@@ -8,6 +8,9 @@
 
 #include "compiler/ir/ir.h"
 
+/* Indices up to this depth, such as a sum of two variables, are as short as a name. */
+#define BP_SHORT_INDEX_DEPTH 2
+
 /* Simplifies conditions, masks, divisions and minima of indices by the ranges of loop variables;
  * replaces a loop with one iteration by its body. Sums in indices are assumed not to overflow. */
 const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
@@ -34,7 +37,7 @@ const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function)
 const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function);
 /* Rejects 64-bit integers with an error of kind NotImplementedError that names the construct. */
 const BpIrNode *bp__pass_refuse_int64(BpIrModule *module, const BpIrNode *function);
-/* Names each index that several statements use by a LET around them. */
+/* Names each index that several statements use by a LET around the uses. */
 const BpIrNode *bp__pass_share_indices(BpIrModule *module, const BpIrNode *function);
 /* Names each expression that a statement uses more than once by a LET, so that it is written and
  * computed only once. */

@@ -14,10 +14,7 @@
 
 #include "compiler/lower/passes.h"
 
-/* Indices up to this depth, such as a sum of two variables, are as short as a name. */
-#define SHORT_DEPTH 2
-
-/* A body of a statement: all its variables have values in the whole body. */
+/* A body of a statement. A variable that is bound around the body has a value in all of it. */
 typedef struct Scope {
   int32_t parent; /* -1 for the function's body */
   int32_t depth;
@@ -32,9 +29,9 @@ typedef struct Index {
   int32_t count;     /* uses as an operand of a distinct index or of a statement */
   int32_t scope;     /* the innermost scope that contains all uses */
   int32_t statement; /* number of the statement with the first use */
-  bool is_spread;    /* whether another statement, or a name, uses it too */
-  bool is_rebound;   /* whether it uses a variable that is bound twice */
-  size_t previous;   /* the index before it with a name in the scope, as in Scope */
+  bool is_spread;    /* several statements use the index, or an index that contains it */
+  bool is_rebound;   /* the index uses a variable that is bound twice */
+  size_t previous;   /* the previous index with a name in the scope, as in Scope */
 } Index;
 
 typedef struct Sharing {
@@ -42,8 +39,8 @@ typedef struct Sharing {
   BpIrMap equals;         /* the distinct indices */
   BpIrMap numbers;        /* index -> its number in `indices` plus 1, as a pointer */
   BpIrMap bound;          /* variables that a visited statement binds */
-  BpIrMap rebound;        /* those that another statement binds again */
-  BpIrMap seen;           /* other expressions of the current statement */
+  BpIrMap rebound;        /* variables that two visited statements bind */
+  BpIrMap seen;           /* visited expressions of the current statement that are no indices */
   const BpIrNode **table; /* distinct indices by hash; NULL: free */
   size_t table_size, num_nodes;
   Index *indices; /* operands first */
@@ -90,8 +87,8 @@ static bool is_same(const BpIrNode *a, const BpIrNode *b) {
   return true;
 }
 
-/* The place of a node in the table: that of an equal node, or a free one. */
-static const BpIrNode **find_place(const Sharing *sharing, const BpIrNode *node) {
+/* The slot of an equal node in the table, or a free slot. */
+static const BpIrNode **find_slot(const Sharing *sharing, const BpIrNode *node) {
   size_t at = hash_of(node) & (sharing->table_size - 1);
   while (sharing->table[at] && !is_same(sharing->table[at], node))
     at = (at + 1) & (sharing->table_size - 1);
@@ -106,7 +103,7 @@ static int grow_table(Sharing *sharing) {
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for %zu indices", larger.table_size);
   for (size_t i = 0; i < sharing->table_size; i++)
     if (sharing->table[i])
-      *find_place(&larger, sharing->table[i]) = sharing->table[i];
+      *find_slot(&larger, sharing->table[i]) = sharing->table[i];
   free(sharing->table);
   *sharing = larger;
   return 0;
@@ -120,25 +117,20 @@ static const BpIrNode *make_distinct(BpIrRewriter *rewriter, const BpIrNode *nod
   if (node->kind != BP_IR_VAR) {
     if (sharing->num_nodes * 2 >= sharing->table_size && grow_table(sharing) != 0)
       return NULL;
-    const BpIrNode **place = find_place(sharing, node);
-    if (*place)
-      return *place;
-    *place = node;
+    const BpIrNode **slot = find_slot(sharing, node);
+    if (*slot)
+      return *slot;
+    *slot = node;
     sharing->num_nodes++;
   }
   return bp__ir_map_set(&sharing->equals, node, node) == 0 ? node : NULL;
 }
 
-/* The extents of a buffer stay as they are: the buffer is the same everywhere. */
-static int skip_buffer(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
-  (void)rewriter;
-  *result = node;
-  return node->kind == BP_IR_BUFFER;
-}
-
 static const BpIrNode *make_all_distinct(Sharing *sharing, const BpIrNode *function) {
-  BpIrRewriter rewriter = {
-      .module = sharing->module, .context = sharing, .enter = skip_buffer, .leave = make_distinct};
+  BpIrRewriter rewriter = {.module = sharing->module,
+                           .context = sharing,
+                           .enter = bp__ir_skip_buffer,
+                           .leave = make_distinct};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
   bp__ir_rewriter_clear(&rewriter);
   return result;
@@ -288,7 +280,7 @@ static void find_rebound(Sharing *sharing) {
   }
 }
 
-/* Moves the operands of each index to the scope of its name, and gives the names. */
+/* Makes the names. The scope of an index contains the scopes of the indices that use it. */
 static int make_names(Sharing *sharing) {
   find_rebound(sharing);
   for (size_t i = sharing->num_indices; i-- > 0;) {
@@ -301,7 +293,7 @@ static int make_names(Sharing *sharing) {
       operand->is_spread |= index->is_spread;
     }
     if (index->count < 2 || !index->is_spread || index->is_rebound ||
-        index->node->depth <= SHORT_DEPTH)
+        index->node->depth <= BP_SHORT_INDEX_DEPTH)
       continue;
     if (!(index->name = bp_ir_var(sharing->module, "t", index->node->dtype)))
       return -1;
@@ -324,7 +316,7 @@ static int make_values(Sharing *sharing, BpIrRewriter *expressions) {
   return 0;
 }
 
-/* The body of a scope inside the LETs of the scope's names. */
+/* The body of a scope, inside the LETs of the scope's names. */
 static const BpIrNode *name_in(const Sharing *sharing, int32_t scope, const BpIrNode *body) {
   const Index *index;
   for (size_t i = sharing->scopes[scope].last; body && i > 0; i = index->previous) {
@@ -359,7 +351,7 @@ static const BpIrNode *rebuild_statement(Sharing *sharing, BpIrRewriter *express
 }
 
 static const BpIrNode *rebuild_function(Sharing *sharing, const BpIrNode *function) {
-  BpIrRewriter expressions = {.module = sharing->module, .enter = skip_buffer};
+  BpIrRewriter expressions = {.module = sharing->module, .enter = bp__ir_skip_buffer};
   int32_t scope = 0;
   const BpIrNode *body = NULL;
   if (make_values(sharing, &expressions) == 0)
