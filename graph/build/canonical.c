@@ -442,16 +442,17 @@ static int is_step(const BpGraphNode *node) {
          (node->op->fusion == BP_FUSE_ELEMENTWISE && !bp__op_is_continuous(node));
 }
 
-/* Whether elements of the result may depend on few elements of the inputs. The last bit of a long
+/* Whether an element of the result may depend on few elements of the inputs. The last bit of a long
  * sum depends on the order of the sum in any case. */
-static int is_of_few(const BpGraphNode *node) {
+static int depends_on_few(const BpGraphNode *node) {
   if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
     return is_op(node, "ReduceMax") || is_op(node, "ReduceMin") || is_op(node, "MaxPool");
   return !node->op->domain[0] && !is_op(node, "Softmax") && !is_op(node, "LogSoftmax");
 }
 
-/* Marks, by their ids, the values whose last bit matters: steps read them, directly or after nodes
- * of few elements. The graph around a body may have such nodes. */
+/* Marks, by their ids, the values whose last bit matters: a step reads the value, or the result of
+ * a node that reads it and depends on few elements. Outputs of a body are marked, because the graph
+ * around it may have steps. */
 static void mark_exact(const BpGraph *graph, char *is_exact) {
   for (size_t i = 0; i < graph->outputs.size && graph->outer; i++)
     is_exact[((const BpGraphValue *)graph->outputs.items[i])->id] = 1;
@@ -459,7 +460,7 @@ static void mark_exact(const BpGraph *graph, char *is_exact) {
     const BpGraphNode *node = graph->nodes.items[i];
     int must_be_exact = is_step(node);
     for (int32_t k = 0; k < node->num_outputs; k++)
-      must_be_exact |= node->outputs[k] && is_exact[node->outputs[k]->id] && is_of_few(node);
+      must_be_exact |= node->outputs[k] && is_exact[node->outputs[k]->id] && depends_on_few(node);
     for (int32_t k = 0; k < node->num_inputs && must_be_exact; k++)
       if (node->inputs[k])
         is_exact[node->inputs[k]->id] = 1;
@@ -507,12 +508,6 @@ static BpGraphValue *product(BpRewrite *rewrite, const BpGraphNode *node, BpGrap
   return bp__op_apply(rewrite->graph, "", "Mul", node->name, inputs, 2, NULL, 0);
 }
 
-/* Whether a product with the number only changes the exponent. */
-static int is_power_of_two(double number) {
-  int exponent;
-  return fabs(frexp(number, &exponent)) == 0.5;
-}
-
 /* Turns constant divisors into factors, which are many times as fast, and two factors into one,
  * except before a step: 41 * (1 / 41) is less than 1 in float32. */
 static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
@@ -523,7 +518,7 @@ static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
     value = node->inputs[0];
     constant = node->inputs[1];
     number = 1 / bp__value_get_float(constant, 0);
-    if (is_exact[node->outputs[0]->id] && !is_power_of_two(number))
+    if (is_exact[node->outputs[0]->id] && !bp__is_power_of_two(number))
       return 0;
   } else {
     value = scaled(node, &constant);

@@ -10,6 +10,7 @@
 #ifndef BACKPLANE_GRAPH_IR_GRAPH_H
 #define BACKPLANE_GRAPH_IR_GRAPH_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include <backplane/tensor.h>
@@ -204,6 +205,12 @@ int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index);
 int bp__dtype_equal(BpDataType a, BpDataType b);
 static inline int bp__dtype_is_float(BpDataType dtype) {
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
+}
+/* Whether a number or its negative is a power of two: a product with the number changes only the
+ * exponent, so a product with its reciprocal is the exact quotient. */
+static inline bool bp__is_power_of_two(double number) {
+  int exponent;
+  return fabs(frexp(number, &exponent)) == 0.5;
 }
 /* Formats a value, "float32 1x3x48x192", as at most BP_VALUE_TEXT characters; an open extent is
  * "?". */

@@ -3,8 +3,6 @@
 #ifndef BACKPLANE_GRAPH_OPS_EXPR_H
 #define BACKPLANE_GRAPH_OPS_EXPR_H
 
-#include <math.h>
-
 #include <backplane/compiler/te.h>
 
 #include "graph/ir/graph.h"
@@ -61,12 +59,12 @@ static inline const BpIrNode *x_abs(BpIrModule *ir, const BpIrNode *a) {
     return x_call1(ir, "abs", a);
   return dtype.code == BP_DTYPE_UINT ? a : x_max(ir, a, x_sub(ir, x_number(ir, dtype, 0), a));
 }
-/* Divides by a constant count. A multiplication is faster but only used if it is exact: 41 times
- * the reciprocal of 41 is less than 1 in float32. A float divided by 0 is multiplied by infinity.
- */
+/* Divides by a constant count. A multiplication is faster, but is used only if it is exact: 41
+ * times the reciprocal of 41 is less than 1 in float32. A float divided by 0 is multiplied by
+ * infinity. */
 static inline const BpIrNode *x_divide(BpIrModule *ir, const BpIrNode *a, double count) {
   BpDataType dtype = x_dtype(a);
-  int exponent, is_exact = count == 0 || frexp(count, &exponent) == 0.5;
+  bool is_exact = count == 0 || bp__is_power_of_two(count);
   return bp__dtype_is_float(dtype) && is_exact ? x_mul(ir, a, x_number(ir, dtype, 1 / count))
                                                : x_div(ir, a, x_number(ir, dtype, count));
 }

@@ -91,7 +91,7 @@ static int64_t scaled_extent(BpExtents *extents, int64_t in, float scale) {
   float inverse = 1 / scale;
   if (scale >= 1 && scale <= 65536 && scale == floorf(scale))
     return bp__extent_multiply(extents, in, (int64_t)scale);
-  if (inverse >= 1 && inverse <= 65536 && frexpf(inverse, &(int){0}) == 0.5f)
+  if (inverse >= 1 && inverse <= 65536 && bp__is_power_of_two(inverse))
     return bp__extent_divide(extents, in, (int64_t)inverse);
   return BP_EXTENT_NONE;
 }
