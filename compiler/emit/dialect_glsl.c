@@ -510,12 +510,12 @@ static const char support[] =
     "  return is_odd ? -size : size;\n"
     "}\n"
     "/* part bp_turn_bits */\n"
-    /* x minus the nearest multiple of pi / 2; `turn` is the number of the multiple modulo 4. */
-    /* The bits of 2 / pi (Payne and Hanek), in words after a first word of zeros. The bits that
-     * give whole turns are left out; 96 further bits, times the significand, give the turns. */
+    /* The bits of 2 / pi (Payne and Hanek), in words after a first word of zeros. */
     "const uint bp_turn_bits[8] = uint[8](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u,\n"
     "                                     0xdb629599u, 0x3c439041u, 0xfe5163abu);\n"
     "/* part bp_reduce_large */\n"
+    /* As bp_reduce. The bits of 2 / pi that give whole turns are left out; 96 further bits, times
+     * the significand, give the turns. */
     "float bp_reduce_large(float x, out int turn) {\n"
     "  uint bits = floatBitsToUint(abs(x)), words[3];\n"
     "  uint first = (bits >> 23) - 120u, by = first & 31u, m = bits & 0x7fffffu | 0x800000u;\n"
@@ -536,6 +536,7 @@ static const char support[] =
     "  return x < 0.0 ? -r : r;\n"
     "}\n"
     "/* part bp_reduce */\n"
+    /* x minus the nearest multiple of pi / 2; `turn` is the number of the multiple modulo 4. */
     "float bp_reduce(float x, out int turn) {\n"
     "  if (!(abs(x) < 8192.0))\n"
     "    return bp_reduce_large(x, turn);\n"
@@ -648,13 +649,13 @@ static const char support[] =
     "  return x < 0.0 ? -result : result;\n"
     "}\n"
     "/* part bp_exponent */\n"
-    /* Exact remainder by division, one bit of the quotient at a time: `part` is at most `rest`, and
-     * `rest` is less than twice `part`. */
     "int bp_exponent(float x) {\n"
     "  return x < 1.17549435e-38 ? (floatBitsToInt(x * 8388608.0) >> 23) - 23\n"
     "                            : floatBitsToInt(x) >> 23;\n"
     "}\n"
     "/* part bp_fmod */\n"
+    /* Exact remainder by division, one bit of the quotient at a time: `part` is at most `rest`, and
+     * `rest` is less than twice `part`. */
     "float bp_fmod(float a, float b) {\n"
     "  float size = abs(b), rest = abs(a);\n"
     "  if (!(size > 0.0) || isnan(a) || isinf(a))\n"

@@ -91,9 +91,9 @@ typedef struct BpDialect {
   uint64_t axis_size;
 
   const char *prologue; /* the beginning of the generated text, unchanged */
-  /* Text after `prologue`, or NULL. A line that is the comment "part NAME" begins a part, which
-   * ends at the next such line. A part is written only if the functions, or a later part that is
-   * written, contain NAME. */
+  /* Text after `prologue`, or NULL. A line that is the C comment " part NAME " begins a part, which
+   * ends before the next line of this form. A part is written, without that line, only if the
+   * generated functions or a later written part contain NAME as a word. */
   const char *support;
 
   /* -- functions. Templates. */
