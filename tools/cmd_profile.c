@@ -104,7 +104,7 @@ static int add_name(void *names, const char *node, const char *function, int64_t
   return 0;
 }
 
-/* Checks the files of a dump with a node's outputs: NAME.npy, NAME.1.npy and so on. */
+/* Checks that the files of a node's outputs (NAME.npy, NAME.1.npy and so on) are not in `reads`. */
 static int check_node(const char *dir, const char *node, char *const *reads) {
   gboolean exists = TRUE;
   int status = 0;

@@ -554,6 +554,7 @@ char **model_files_beside(const char *path) {
   return (char **)g_ptr_array_free(files, FALSE);
 }
 
+/* The models are read only if `output` exists: a new file replaces none. */
 static int check_files_beside(const char *option, const char *output, char *const *paths) {
   int status = 0;
   if (!output || !g_file_test(output, G_FILE_TEST_IS_REGULAR))

@@ -619,8 +619,8 @@ int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorVie
   return 0;
 }
 
-/* Whether a value lies in the executor's memory of an output. An output that views a bound input
- * lies in the caller's memory. */
+/* Whether a value lies in memory of the executor that has an output. An output that is a view of a
+ * bound input lies in the caller's memory, which does not count. */
 static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
   const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_heads; i++) {

@@ -174,7 +174,7 @@ static void add_tensors(json_t *root, const OnnxModel *model) {
   add(root, "parameter_bytes", json_integer((json_int_t)MIN(bytes, 9e18)));
 }
 
-/* Lists the files beside the model, in alphabetical order. */
+/* Lists the files beside the model that have elements of its tensors, in alphabetical order. */
 static void add_files(json_t *root, GHashTable *files) {
   json_t *paths = json_array();
   GList *sorted = g_list_sort(g_hash_table_get_keys(files), (GCompareFunc)strcmp);

@@ -345,14 +345,15 @@ static int explain_dlopen(const Plugin *plugin, const char *name, int is_memory)
                           package ? package : "that holds what is missing");
 }
 
-/* Checks that the open file was not written; the error says `when` it was. */
-static int check_unwritten(const Plugin *plugin, const char *when) {
+/* Checks that the open file was not written. `rest` ends the error's sentence: when the file was
+ * overwritten, and what to do. */
+static int check_unwritten(const Plugin *plugin, const char *rest) {
   int is_unwritten = bp__plugin_is_unwritten(plugin);
   if (is_unwritten < 0)
     return bp__reason_raise(REASON_RESOURCES, "it cannot be compared with the checked file: %s",
                             strerror(errno));
   if (!is_unwritten)
-    return bp__reason_raise(REASON_FILE_CHANGED, "the file was overwritten %s", when);
+    return bp__reason_raise(REASON_FILE_CHANGED, "the file was overwritten %s", rest);
   return 0;
 }
 

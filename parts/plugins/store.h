@@ -129,9 +129,9 @@ void bp__plugin_try(Plugin *plugin);
  * was read; -1 with an error. */
 BP__SHARED int bp__plugin_open(Plugin *plugin);
 
-/* Whether the open file was not written since its descriptor was read; -1 with errno if that cannot
- * be found out. The time of status change is no test: replacing the file changes that time too, and
- * the open file continues to exist. */
+/* Whether the open file was not written since its descriptor was read; -1 with errno if the file's
+ * state cannot be read. The time of status change is no test: replacing the file changes that time
+ * too, and the open file continues to exist. */
 BP__SHARED int bp__plugin_is_unwritten(const Plugin *plugin);
 
 /* Maps the file open as plugin->fd, for ever, and finds its entry point. The open file is mapped

@@ -386,7 +386,8 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
 }
 
 /* If the file was overwritten during a failed trial, the failure is no verdict on the plugin: code
- * and data changed while the trial used them. */
+ * and data changed while the trial used them. If the file's state cannot be read, the file may have
+ * been overwritten, so the failure is not remembered. */
 static void excuse_overwritten(const Plugin *plugin, Trial *trial) {
   int is_unwritten = trial->verdict == REASON_OK ? 1 : bp__plugin_is_unwritten(plugin);
   if (is_unwritten > 0)

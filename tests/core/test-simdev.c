@@ -52,7 +52,7 @@ static void fetch_tables(void) {
 
 /* Kernels in the device's language; src/simdev.h of the template describes what a driver expects.
  * turn_odd reverses the blocks with odd numbers, and copies the others without a barrier. In
- * meet_apart the first thread meets no barrier. */
+ * meet_apart all threads but the first wait at a barrier. */
 static const char code[] =
     "typedef struct { int type; unsigned small; union { long long i; double f; void *p; } v; }\n"
     "  bp_value;\n"
@@ -99,7 +99,7 @@ static const char code[] =
     "  return 0;\n"
     "}\n";
 
-/* Makes the bytes of a module with these functions (to be cleared). */
+/* Makes the bytes of a module with the kernels of `code` (to be cleared). */
 static BpOwnedBytes encode(void) {
   static const BpDataType dtypes[] = {
       {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 64, 1}};
@@ -110,7 +110,8 @@ static BpOwnedBytes encode(void) {
                                          {sizeof(BpKernelInfo), "meet_apart", dtypes, 3, 2, tags}};
   static const BpByteArray text = {code, sizeof code - 1};
   BpOwnedBytes bytes;
-  assert_ok(module_table->encode_device_code("simdev", kernels, 4, &text, &bytes));
+  assert_ok(
+      module_table->encode_device_code("simdev", kernels, G_N_ELEMENTS(kernels), &text, &bytes));
   return bytes;
 }
 

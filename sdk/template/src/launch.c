@@ -15,9 +15,9 @@ typedef struct Launch {
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
 
-/* Which threads of a block run. The stream's thread runs them one after another, the first one
- * first, until that one waits at a barrier. Then each of the others becomes a host thread, and all
- * of them run together to the end of the launch. */
+/* Which threads of a block run. The stream's thread runs all threads of a block one after another,
+ * which takes less time than host threads. When the first thread of a block waits at a barrier,
+ * each other thread becomes a host thread, and all run together until the launch ends. */
 typedef enum Running { RUNNING_FIRST, RUNNING_OTHERS, RUNNING_TOGETHER } Running;
 
 /* The unit that runs kernels, one at a time, since there is only one set of shared memory. */
@@ -44,7 +44,7 @@ static void set_place(long long place[3], uint64_t number, const uint64_t extent
     place[i] = (long long)(number % extents[i]);
 }
 
-/* Runs a thread's part of a block: whether it fails. */
+/* Runs a thread's part of a block. Returns whether the part failed. */
 static int run_part(simdev_thread *thread, uint64_t block) {
   const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = (void *)unit.launch->args},
                           {.type_index = BP_TYPE_POINTER, .v_ptr = thread}};
@@ -67,12 +67,13 @@ static void *run_thread(void *thread) {
   return has_failed ? simdev_host.error->take() : NULL;
 }
 
-/* Ends the launch after the parts that are running. */
+/* Makes the launch end after the running parts, with an error. */
 static void end_launch(const char *fault) {
   unit.fault = unit.fault ? unit.fault : fault;
   unit.num_blocks = 0;
 }
 
+/* Starts a host thread for each thread but the first. */
 static void start_threads(void) {
   pthread_mutex_lock(&unit.gate);
   while (unit.num_started < unit.num_threads &&
@@ -86,6 +87,7 @@ static void start_threads(void) {
   pthread_mutex_unlock(&unit.gate);
 }
 
+/* The barrier that kernels call. */
 static void wait_for_block(void) {
   if (unit.running == RUNNING_FIRST)
     start_threads();
