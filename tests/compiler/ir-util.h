@@ -27,6 +27,14 @@
       g_error("%s:%d: %s", __FILE__, __LINE__, bp_error_message());                                \
   } while (0)
 
+/* The number of times that a text contains another text. */
+static inline int count_parts(const char *text, const char *part) {
+  int count = 0;
+  for (; (text = strstr(text, part)); text++)
+    count++;
+  return count;
+}
+
 static inline BpIrModule *parse_ok(const char *text) {
   BpIrModule *module = bp_ir_parse(text, strlen(text));
   if (!module)

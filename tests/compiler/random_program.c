@@ -558,8 +558,7 @@ static const BpIrNode *store(Program *program) {
                      value, any_mask(program, lanes, 2));
 }
 
-/* Compares two named values, and stores one of them or another: a minimum, a maximum, or neither.
- */
+/* Compares two named values, and stores a minimum, a maximum or another choice. */
 static const BpIrNode *store_choice(Program *program) {
   BpIrModule *module = program->random.module;
   int slot = below(program, NUM_TYPES), type = program->types[slot];

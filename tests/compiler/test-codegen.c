@@ -332,13 +332,6 @@ static void test_operations(gconstpointer data) {
 
 /* ---- Texels ------------------------------------------------------------------------------ */
 
-static int count_parts(const char *text, const char *part) {
-  int count = 0;
-  for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
-    count++;
-  return count;
-}
-
 /* Four neighbours are one load. The index has many variables, each used twice: the analysis ends
  * only if it walks over variables, not over paths. */
 static void test_texels_of_many_variables(void) {
@@ -366,7 +359,7 @@ static void test_texels_of_many_variables(void) {
 }
 
 /* bp_exp needs bp_scale; a program contains no function that it does not use. */
-static void test_parts_of_the_support_text(void) {
+static void test_only_used_parts_of_the_support_text_are_written(void) {
   BpIrModule *module =
       parse_verified("(module (function \"f\" (buffer A float32 global 64) (attr \"kernel\" 1)"
                      " (store A 0 (call float32 intrinsic \"exp\" (load A 1)))))");
@@ -1037,7 +1030,7 @@ int main(int argc, char **argv) {
                   test_simdev_refuses_more_shared_memory_than_there_is);
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
   g_test_add_func("/codegen/only_used_parts_of_the_support_text_are_written",
-                  test_parts_of_the_support_text);
+                  test_only_used_parts_of_the_support_text_are_written);
   g_test_add_func("/codegen/rows-of-a-dialect-are-as-long-as-it-says",
                   test_rows_of_a_dialect_are_as_long_as_it_says);
   g_test_add_func("/codegen/unknown_members_and_flags_of_a_dialect_are_refused",

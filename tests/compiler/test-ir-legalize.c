@@ -431,14 +431,8 @@ static void test_a_kernel_loses_its_launch(void) {
   bp_object_release(module);
 }
 
-/* The number of times that a text contains another text. */
-static int count_of(const char *text, const char *part) {
-  int count = 0;
-  for (const char *at = text; (at = strstr(at, part)); at++)
-    count++;
-  return count;
-}
-
+/* The text of a module after legalisation for a GPU, which must keep the meaning (transfer full,
+ * bp_str_free). */
 static char *legal_text(const char *text) {
   BpIrModule *module = parse_verified(text), *legal = legalize(module, "test_gpu");
   if (!legal)
@@ -458,7 +452,7 @@ static void test_indices_of_several_statements_get_names(void) {
                  " (store A b (mul (add n 1) (add n 2)))"
                  " (if (lt b 3) (store A (add b 8) (add (mul (add n 1) (add n 2)) 3)))"
                  " (store A (add b 16) (div b (mul (add n 1) (add n 2))))))))");
-  g_assert_cmpint(count_of(text, "(mul (add n 1) (add n 2))"), ==, 3);
+  g_assert_cmpint(count_parts(text, "(mul (add n 1) (add n 2))"), ==, 3);
   g_assert_nonnull(strstr(text, "(attr \"launch\" \"blockIdx.x\" (min (mul (add n 1)"));
   bp_str_free(text);
 }
@@ -468,7 +462,7 @@ static void test_indices_of_names_bound_twice_stay(void) {
                           " (for b:int64 0 4 bound \"blockIdx.x\" (seq"
                           " (let x:int64 (add b n) (store A b (mul (add x 1) (add x 2))))"
                           " (let x (add b 1) (store A (add b 8) (mul (add x 1) (add x 2))))))))");
-  g_assert_cmpint(count_of(text, "(mul (add x 1) (add x 2))"), ==, 2);
+  g_assert_cmpint(count_parts(text, "(mul (add x 1) (add x 2))"), ==, 2);
   bp_str_free(text);
 }
 

@@ -9,6 +9,7 @@
 #include <backplane/object.h>
 #include <backplane/target.h>
 
+#include "tests/compiler/ir-util.h"
 #include "tests/compiler/te-run.h"
 
 #define TARGET                                                                                     \
@@ -39,13 +40,6 @@ static char *lowered(BpTe *te, BpTeTensor *x, BpTeTensor *y) {
   return text;
 }
 
-static int count_words(const char *text, const char *word) {
-  int count = 0;
-  for (; (text = strstr(text, word)); text++)
-    count++;
-  return count;
-}
-
 /* ---- Prefetches -------------------------------------------------------------------------- */
 
 typedef struct Gates {
@@ -74,7 +68,7 @@ static int count_prefetches(int64_t distance, gboolean is_unrolled) {
       bp_te_prefetch(stage, in.weights, steps, 8))
     g_error("%s", bp_error_message());
   char *text = lowered(te, in.weights, y);
-  int count = count_words(text, "\"te.prefetch\"");
+  int count = count_parts(text, "\"te.prefetch\"");
   g_free(text);
   return count;
 }

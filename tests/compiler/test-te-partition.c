@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "tests/compiler/ir-util.h"
+
 /* The text of a lowering after the pass `pass`. */
 typedef struct Seen {
   const char *pass;
@@ -36,17 +38,10 @@ static char *text_after(const char *pass, BpTe *te, BpTeTensor *const *args, int
   return seen.text;
 }
 
-static int count_of(const char *text, const char *word) {
-  int count = 0;
-  for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
-    count++;
-  return count;
-}
-
 /* Fails unless `text` has a word that many times. */
 static void expect_count(const char *text, const char *word, int count) {
-  if (count_of(text, word) != count)
-    g_error("'%s' is there %d times and not %d:\n%s", word, count_of(text, word), count, text);
+  if (count_parts(text, word) != count)
+    g_error("'%s' is there %d times and not %d:\n%s", word, count_parts(text, word), count, text);
 }
 
 /* ---- Parts ------------------------------------------------------------------------------- */
@@ -279,8 +274,8 @@ static void test_code_grows_by_a_bounded_amount(void) {
   BpTeTensor *args[2];
   mirror(te, MOST_DIMS, args);
   char *text = text_after("partition", te, args, 2, NULL);
-  g_assert_cmpint(count_of(text, "te.write"), >, 100);
-  g_assert_cmpint(count_of(text, "te.write"), <=, 513);
+  g_assert_cmpint(count_parts(text, "te.write"), >, 100);
+  g_assert_cmpint(count_parts(text, "te.write"), <=, 513);
   g_free(text);
   bp_te_free(te);
 }

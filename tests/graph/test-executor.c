@@ -200,7 +200,7 @@ static BpTensor *get_output(BpModule *module, int64_t index) {
 
 /* Each output of a run is the other input of the next one, which writes the first output before it
  * reads the second input. */
-static void test_outputs_as_inputs(void) {
+static void test_an_output_bound_as_an_input_is_copied(void) {
   static const char json[] =
       "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
       "{\"op\":\"null\",\"name\":\"w\",\"inputs\":[]},"
@@ -666,7 +666,8 @@ static void test_a_node_without_outputs_has_none_to_show(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/executor/run/copied-and-bound-inputs", test_run);
-  g_test_add_func("/executor/run/outputs-become-inputs", test_outputs_as_inputs);
+  g_test_add_func("/executor/run/an-output-bound-as-an-input-is-copied",
+                  test_an_output_bound_as_an_input_is_copied);
   g_test_add_func("/executor/run/denormals-are-flushed", test_denormals);
   g_test_add_func("/executor/function-outlives-module", test_function_outlives_module);
   g_test_add_func("/executor/params/load-and-share", test_params);
