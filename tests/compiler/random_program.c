@@ -209,6 +209,7 @@ static const BpIrNode *any_mask(Program *program, uint16_t lanes, int depth) {
                            : expression(program, BOOL, lanes, depth - 1);
 }
 
+/* Whether an index is at least 0 and less than a limit. */
 static const BpIrNode *is_below(Program *program, const BpIrNode *index, const BpIrNode *limit) {
   BpIrModule *module = program->random.module;
   return bp_ir_binary(module, BP_IR_AND, bp_ir_binary(module, BP_IR_GE, index, number(program, 0)),
