@@ -77,6 +77,12 @@ int bp__build_passes(const BpBuild *build, BpGraph *graph);
 
 /* Makes a node compute every output that is an input, a constant, or a view of one (outputs.c). */
 int bp__build_own_outputs(const BpBuild *build, BpGraph *graph);
+/* Marks, by their ids (transfer full, free), the values whose last bit matters: steps, such as
+ * Floor, read them, directly or after nodes of few elements. The graph around a body may have such
+ * nodes. NULL with an error (steps.c). */
+char *bp__build_mark_exact(const BpGraph *graph);
+/* Whether a product with the number only changes the exponent (steps.c). */
+int bp__build_is_power_of_two(double number);
 /* Folds constant factors and addends of channels into the preceding convolution (simplify.c). */
 int bp__build_fold_scales(const BpBuild *build, BpGraph *graph);
 /* Removes transposes that move nothing, and rewrites convolutions to fewer forms (canonical.c). */

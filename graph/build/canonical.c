@@ -430,42 +430,6 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return replace(rewrite, node, result);
 }
 
-/* ---- Steps ------------------------------------------------------------------------------- */
-
-/* Whether the last bit of an input may change the result of a node much. A node with bodies may
- * contain such a node. */
-static int is_step(const BpGraphNode *node) {
-  for (int32_t k = 0; k < node->num_outputs; k++)
-    if (node->outputs[k] && !bp__dtype_is_float(node->outputs[k]->dtype))
-      return 1;
-  return node->is_control ||
-         (node->op->fusion == BP_FUSE_ELEMENTWISE && !bp__op_is_continuous(node));
-}
-
-/* Whether elements of the result may depend on few elements of the inputs. The last bit of a long
- * sum depends on the order of the sum in any case. */
-static int is_of_few(const BpGraphNode *node) {
-  if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
-    return is_op(node, "ReduceMax") || is_op(node, "ReduceMin") || is_op(node, "MaxPool");
-  return !node->op->domain[0] && !is_op(node, "Softmax") && !is_op(node, "LogSoftmax");
-}
-
-/* Marks, by their ids, the values whose last bit matters: steps read them, directly or after nodes
- * of few elements. The graph around a body may have such nodes. */
-static void mark_exact(const BpGraph *graph, char *is_exact) {
-  for (size_t i = 0; i < graph->outputs.size && graph->outer; i++)
-    is_exact[((const BpGraphValue *)graph->outputs.items[i])->id] = 1;
-  for (size_t i = graph->nodes.size; i-- > 0;) {
-    const BpGraphNode *node = graph->nodes.items[i];
-    int must_be_exact = is_step(node);
-    for (int32_t k = 0; k < node->num_outputs; k++)
-      must_be_exact |= node->outputs[k] && is_exact[node->outputs[k]->id] && is_of_few(node);
-    for (int32_t k = 0; k < node->num_inputs && must_be_exact; k++)
-      if (node->inputs[k])
-        is_exact[node->inputs[k]->id] = 1;
-  }
-}
-
 /* ---- Constant factors -------------------------------------------------------------------- */
 
 /* Whether a value is a constant of one element. */
@@ -507,12 +471,6 @@ static BpGraphValue *product(BpRewrite *rewrite, const BpGraphNode *node, BpGrap
   return bp__op_apply(rewrite->graph, "", "Mul", node->name, inputs, 2, NULL, 0);
 }
 
-/* Whether a product with the number only changes the exponent. */
-static int is_power_of_two(double number) {
-  int exponent;
-  return fabs(frexp(number, &exponent)) == 0.5;
-}
-
 /* Turns constant divisors into factors, which are many times as fast, and two factors into one,
  * except before a step: 41 * (1 / 41) is less than 1 in float32. */
 static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
@@ -523,7 +481,7 @@ static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
     value = node->inputs[0];
     constant = node->inputs[1];
     number = 1 / bp__value_get_float(constant, 0);
-    if (is_exact[node->outputs[0]->id] && !is_power_of_two(number))
+    if (is_exact[node->outputs[0]->id] && !bp__build_is_power_of_two(number))
       return 0;
   } else {
     value = scaled(node, &constant);
@@ -551,11 +509,8 @@ static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 int bp__build_canonical(const BpBuild *build, BpGraph *graph) {
   (void)build;
-  char *is_exact = calloc((size_t)graph->num_values + 1, 1);
-  if (!is_exact)
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while rewriting the graph");
-  mark_exact(graph, is_exact);
-  int status = bp__graph_rewrite(graph, any_rule, is_exact);
+  char *is_exact = bp__build_mark_exact(graph);
+  int status = is_exact ? bp__graph_rewrite(graph, any_rule, is_exact) : -1;
   free(is_exact);
   return status;
 }
