@@ -137,6 +137,12 @@ static void test_ends(void) {
       {"Erf", "", "6", FLOAT, {-INFINITY, -1e6, -5, 5, INFINITY, NAN}, {-1, -1, -1, 1, 1, NAN}},
       {"Tanh", "", "6", FLOAT, {-INFINITY, -1e6, -10, 10, 99, NAN}, {-1, -1, -1, 1, 1, NAN}},
       {"Gelu", "", "6", FLOAT, {-INFINITY, -1e6, -5.9, 0, 1e6, NAN}, {NAN, 0, 0, 0, 1e6, NAN}},
+      {"Acosh",
+       "",
+       "6",
+       FLOAT,
+       {-1e5, -1e20, 0.5, 1, INFINITY, NAN},
+       {NAN, NAN, NAN, 0, INFINITY, NAN}},
   };
   check_nodes(cases, COUNT(cases));
 }
