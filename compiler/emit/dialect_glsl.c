@@ -641,6 +641,8 @@ static const char support[] =
     "/* part bp_acosh */\n"
     "float bp_acosh(float x) {\n"
     "  float t = x - 1.0;\n"
+    "  if (t < 0.0)\n"
+    "    return uintBitsToFloat(0x7fc00000u);\n"
     "  return x > 1e9 ? bp_log(x) + 0.693147181 : bp_log1p(t + sqrt(t * (2.0 + t)));\n"
     "}\n"
     "/* part bp_atanh */\n"

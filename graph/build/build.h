@@ -77,6 +77,10 @@ int bp__build_passes(const BpBuild *build, BpGraph *graph);
 
 /* Makes a node compute every output that is an input, a constant, or a view of one (outputs.c). */
 int bp__build_own_outputs(const BpBuild *build, BpGraph *graph);
+/* Marks, by their ids, the values whose last bit matters: a step reads the value, or the result of
+ * a node that reads it and depends on few elements. Outputs of a body are marked, because the graph
+ * around it may have steps. Returns an array (transfer full, free), or NULL with an error. */
+char *bp__build_mark_exact(const BpGraph *graph);
 /* Folds constant factors and addends of channels into the preceding convolution (simplify.c). */
 int bp__build_fold_scales(const BpBuild *build, BpGraph *graph);
 /* Removes transposes that move nothing, and rewrites convolutions to fewer forms (canonical.c). */

@@ -430,43 +430,6 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return replace(rewrite, node, result);
 }
 
-/* ---- Steps ------------------------------------------------------------------------------- */
-
-/* Whether the last bit of an input may change the result of a node much. A node with bodies may
- * contain such a node. */
-static int is_step(const BpGraphNode *node) {
-  for (int32_t k = 0; k < node->num_outputs; k++)
-    if (node->outputs[k] && !bp__dtype_is_float(node->outputs[k]->dtype))
-      return 1;
-  return node->is_control ||
-         (node->op->fusion == BP_FUSE_ELEMENTWISE && !bp__op_is_continuous(node));
-}
-
-/* Whether an element of the result may depend on few elements of the inputs. The last bit of a long
- * sum depends on the order of the sum in any case. */
-static int depends_on_few(const BpGraphNode *node) {
-  if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
-    return is_op(node, "ReduceMax") || is_op(node, "ReduceMin") || is_op(node, "MaxPool");
-  return !node->op->domain[0] && !is_op(node, "Softmax") && !is_op(node, "LogSoftmax");
-}
-
-/* Marks, by their ids, the values whose last bit matters: a step reads the value, or the result of
- * a node that reads it and depends on few elements. Outputs of a body are marked, because the graph
- * around it may have steps. */
-static void mark_exact(const BpGraph *graph, char *is_exact) {
-  for (size_t i = 0; i < graph->outputs.size && graph->outer; i++)
-    is_exact[((const BpGraphValue *)graph->outputs.items[i])->id] = 1;
-  for (size_t i = graph->nodes.size; i-- > 0;) {
-    const BpGraphNode *node = graph->nodes.items[i];
-    int must_be_exact = is_step(node);
-    for (int32_t k = 0; k < node->num_outputs; k++)
-      must_be_exact |= node->outputs[k] && is_exact[node->outputs[k]->id] && depends_on_few(node);
-    for (int32_t k = 0; k < node->num_inputs && must_be_exact; k++)
-      if (node->inputs[k])
-        is_exact[node->inputs[k]->id] = 1;
-  }
-}
-
 /* ---- Constant factors -------------------------------------------------------------------- */
 
 /* Whether a value is a constant of one element. */
@@ -546,11 +509,8 @@ static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 int bp__build_canonical(const BpBuild *build, BpGraph *graph) {
   (void)build;
-  char *is_exact = calloc((size_t)graph->num_values + 1, 1);
-  if (!is_exact)
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while rewriting the graph");
-  mark_exact(graph, is_exact);
-  int status = bp__graph_rewrite(graph, any_rule, is_exact);
+  char *is_exact = bp__build_mark_exact(graph);
+  int status = is_exact ? bp__graph_rewrite(graph, any_rule, is_exact) : -1;
   free(is_exact);
   return status;
 }

@@ -28,6 +28,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/same.c \
 	graph/build/simplify.c \
 	graph/build/specialize.c \
+	graph/build/steps.c \
 	graph/build/stages.c \
 	graph/build/view.c graph/build/view.h \
 	graph/build/winograd.c graph/build/winograd.h

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folds a constant factor or addend of each channel after a convolution (a batch normalisation, a
  * bias written as an addition) into the convolution's weights and bias. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -39,6 +40,14 @@ static int is_per_channel(const BpGraphValue *constant, const BpGraphValue *like
     if (constant->shape[i] != 1 && (axis != 1 || constant->shape[i] != like->shape[1]))
       return 0;
   }
+  return 1;
+}
+
+/* Whether products with a constant only change exponents. */
+static int is_exact_factor(const BpGraphValue *constant) {
+  for (int64_t i = 0, n = bp__value_num_elements(constant); i < n; i++)
+    if (!bp__is_power_of_two(bp__value_get_float(constant, i)))
+      return 0;
   return 1;
 }
 
@@ -85,18 +94,22 @@ static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, cons
   return result;
 }
 
+/* Folds nodes into convolutions, except an inexact factor before a step: 9 ninths of 1 are less
+ * than 1 in float32. */
 static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
   static const struct {
     const char *op;
     char sign;
-    int commutes;
-  } rules[] = {{"Mul", '*', 1}, {"Div", '/', 0}, {"Add", '+', 1}, {"Sub", '-', 0}};
+    int commutes, is_scale;
+  } rules[] = {{"Mul", '*', 1, 1}, {"Div", '/', 0, 1}, {"Add", '+', 1, 0}, {"Sub", '-', 0, 0}};
+  const char *is_exact = rewrite->context;
   for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
     if (strcmp(rules[i].op, node->op->name) || node->op->domain[0])
       continue;
     for (int32_t k = 0; k <= rules[i].commutes; k++) {
       BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
-      if (!is_foldable_conv(conv) || !is_per_channel(constant, conv))
+      if (!is_foldable_conv(conv) || !is_per_channel(constant, conv) ||
+          (rules[i].is_scale && is_exact[node->outputs[0]->id] && !is_exact_factor(constant)))
         continue;
       folded = fold(rewrite->graph, conv->producer, rules[i].sign, node->name, constant);
       if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))
@@ -110,6 +123,9 @@ static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 int bp__build_fold_scales(const BpBuild *build, BpGraph *graph) {
   (void)build;
+  char *is_exact = bp__build_mark_exact(graph);
   bp__graph_count_uses(graph);
-  return bp__graph_rewrite(graph, fold_rule, NULL);
+  int status = is_exact ? bp__graph_rewrite(graph, fold_rule, is_exact) : -1;
+  free(is_exact);
+  return status;
 }

@@ -767,6 +767,37 @@ static void test_gather(void) {
   g_free(path);
 }
 
+/* 41 * (1 / 41.0F) is less than 1: a constant divisor before a step stays, also if parts with open
+ * extents are between them. */
+static void test_divisors(void) {
+  const float divisor = 41;
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 18;
+  onnx_input(builder, "x", ONNX_FLOAT, "n");
+  onnx_data(builder, "divisor", ONNX_FLOAT, NULL, 0, &divisor, sizeof(divisor));
+  onnx_node(builder, "Div", "x,divisor", "quotient", "");
+  onnx_node(builder, "Split", "quotient", "first,second", "num_outputs=2");
+  onnx_node(builder, "Floor", "first", "y", "");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModelContext *context = start(module);
+  for (int64_t n = 4; n <= 8; n += 4) {
+    BpTensor *x = numbers(&n, 1), *y;
+    for (int64_t i = 0; i < n; i++)
+      ((float *)x->view.data)[i] = divisor * (float)(i + 1);
+    y = run(context, "x", x);
+    g_assert_nonnull(y);
+    for (int64_t i = 0; i < n / 2; i++)
+      g_assert_cmpfloat(((const float *)y->view.data)[i], ==, (float)(i + 1));
+    bp_object_release(x);
+  }
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 static void check_scores(BpModelContext *context, int64_t length, int64_t past) {
   BpTensor *q = numbers((int64_t[]){3, length, 20}, 3);
   BpTensor *keys = numbers((int64_t[]){3, past, 20}, 3);
@@ -1004,6 +1035,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
   g_test_add_func("/open-extents/a_symbol_of_the_model_is_not_taken_for_the_compilers", test_names);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
+  g_test_add_func("/open-extents/a_divisor_before_a_step_is_no_factor", test_divisors);
   g_test_add_func("/open-extents/no_more_is_chosen_from_an_axis_than_it_has", test_least);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
   g_test_add_func("/open-extents/code_of_broadcasts_is_small", test_broadcasts_are_small);

@@ -137,6 +137,12 @@ static void test_ends(void) {
       {"Erf", "", "6", FLOAT, {-INFINITY, -1e6, -5, 5, INFINITY, NAN}, {-1, -1, -1, 1, 1, NAN}},
       {"Tanh", "", "6", FLOAT, {-INFINITY, -1e6, -10, 10, 99, NAN}, {-1, -1, -1, 1, 1, NAN}},
       {"Gelu", "", "6", FLOAT, {-INFINITY, -1e6, -5.9, 0, 1e6, NAN}, {NAN, 0, 0, 0, 1e6, NAN}},
+      {"Acosh",
+       "",
+       "6",
+       FLOAT,
+       {-1e5, -1e20, 0.5, 1, INFINITY, NAN},
+       {NAN, NAN, NAN, 0, INFINITY, NAN}},
   };
   check_nodes(cases, COUNT(cases));
 }
@@ -342,6 +348,35 @@ static void test_divisors_before_steps(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* The sum of 41 ones, divided by 41, is 1; the sum of 41 quotients is less. */
+static void test_sums_before_steps(void) {
+  static const Case cases[] = {{"Conv", "", "", FLOAT, {1, 2, 41}, {1, 2, 41}},
+                               {"Resize", "", "", 0, {0}, {1, 1, 2, 2, 41, 41}}};
+  static const int64_t shape[] = {3, 1, 1, 41}, filter[] = {1, 1, 1, 41};
+  static const float divisor = 41, scales[] = {1, 1, 1, 2};
+  float ones[41];
+  for (size_t i = 0; i < G_N_ELEMENTS(ones); i++)
+    ones[i] = 1;
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  onnx_data(builder, "shape", INT64, (int64_t[]){4}, 1, shape, sizeof(shape));
+  onnx_data(builder, "filter", FLOAT, filter, 4, ones, sizeof(ones));
+  onnx_data(builder, "divisor", FLOAT, NULL, 0, &divisor, sizeof(divisor));
+  onnx_data(builder, "scales", FLOAT, (int64_t[]){4}, 1, scales, sizeof(scales));
+  onnx_input(builder, "x", FLOAT, "3x1x1x1");
+  onnx_node(builder, "Expand", "x,shape", "wide", "");
+  onnx_node(builder, "Conv", "wide,filter", "sum", "");
+  onnx_node(builder, "Div", "sum,divisor", "mean", "");
+  onnx_node(builder, "Floor", "mean", "y", "");
+  onnx_node(builder, "Mul", "x,divisor", "multiple", "");
+  onnx_node(builder, "Div", "multiple,divisor", "same", "");
+  onnx_node(builder, "Resize", "same,,scales", "twice", "mode=nearest");
+  onnx_node(builder, "Floor", "twice", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  check(builder, cases, COUNT(cases));
+}
+
 /* The mean of equal integers is that integer. */
 static void test_means_of_integers(void) {
   static const Case cases[] = {{"Floor", "", "", FLOAT, {1}, {1}}, {"Floor", "", "", 0, {0}, {1}}};
@@ -399,6 +434,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
   g_test_add_func("/values/division_before_a_step_is_exact", test_divisors_before_steps);
+  g_test_add_func("/values/sums_are_divided_before_a_step", test_sums_before_steps);
   g_test_add_func("/values/means_of_integers_are_exact", test_means_of_integers);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
