@@ -127,13 +127,12 @@ static int check_dump(const LoadedModel *loaded, const ModelOptions *options, co
   if (!dir)
     return 0;
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-  char **beside = model_files_beside(loaded->path);
+  char *const *beside = model_files_beside(loaded->path);
   int status = bp_model_profile(loaded->context, NULL, add_name, names);
   for (guint i = 0; i < names->len && status == 0; i++)
     if (check_node(dir, names->pdata[i], options->inputs) < 0 ||
         check_node(dir, names->pdata[i], beside) < 0)
       status = -1;
-  g_strfreev(beside);
   g_ptr_array_unref(names);
   return status;
 }

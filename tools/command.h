@@ -350,9 +350,9 @@ typedef struct LoadedModel {
 BpModule *model_load(const char *path, const ModelOptions *options);
 /* Selects the device and loads FILE.so, or compiles MODEL.onnx for it. 0 or -1 with an error. */
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
-/* The files beside an ONNX file that have elements of its tensors (transfer full, g_strfreev); none
+/* The files beside an ONNX file that have elements of its tensors, valid until the next call; none
  * if the file is no ONNX file or cannot be read. */
-char **model_files_beside(const char *path);
+char *const *model_files_beside(const char *path);
 /* command_check_output for the files of models, those beside them, and those of the options:
  * `paths` ends with NULL. */
 int model_check_output(const char *option, const char *output, char *const *paths,

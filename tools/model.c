@@ -538,7 +538,7 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   return 0;
 }
 
-char **model_files_beside(const char *path) {
+static char **read_files_beside(const char *path) {
   GPtrArray *files = g_ptr_array_new();
   char *text = path_has_extension(path, ".onnx") ? bp_onnx_describe(path) : NULL;
   json_t *document = text ? json_loads(text, 0, NULL) : NULL, *file;
@@ -554,16 +554,26 @@ char **model_files_beside(const char *path) {
   return (char **)g_ptr_array_free(files, FALSE);
 }
 
+/* Reading a large model may take a second, and `run` asks for each of its outputs: the last answer
+ * is kept. */
+char *const *model_files_beside(const char *path) {
+  static char *known, **files;
+  if (g_strcmp0(known, path) != 0) {
+    g_free(known);
+    g_strfreev(files);
+    files = read_files_beside(path);
+    known = g_strdup(path);
+  }
+  return files;
+}
+
 /* The models are read only if `output` exists: a new file replaces none. */
 static int check_files_beside(const char *option, const char *output, char *const *paths) {
   int status = 0;
   if (!output || !g_file_test(output, G_FILE_TEST_IS_REGULAR))
     return 0;
-  for (; *paths && status == 0; paths++) {
-    char **files = model_files_beside(*paths);
-    status = command_check_output(option, output, files);
-    g_strfreev(files);
-  }
+  for (; *paths && status == 0; paths++)
+    status = command_check_output(option, output, model_files_beside(*paths));
   return status;
 }
 
