@@ -145,13 +145,17 @@ size_t bp__kit_piece(const Kit *kit, int count) {
   return piece;
 }
 
+#define MOST_ROUNDS 257
+#define FEW_ROUNDS  8
+
 KitTurnover bp__kit_turnover(BpDevice device) {
   const uint64_t most = (uint64_t)64 << 20;
   BpValue value = {.type_index = BP_TYPE_NONE};
   KIT_OK(bp_device_get_attr(device, BP_ATTR_TOTAL_GLOBAL_MEMORY, &value), "get_attr");
   uint64_t total = value.type_index == BP_TYPE_INT ? (uint64_t)value.v_int64 : most;
   uint64_t chunk = CLAMP(total / 8, 1, most);
-  return (KitTurnover){chunk, (int)MIN(total * 2 / chunk + 1, 256)};
+  uint64_t rounds = total * 2 / chunk + 1;
+  return (KitTurnover){chunk, rounds <= MOST_ROUNDS ? (int)rounds : FEW_ROUNDS};
 }
 
 void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset, uint64_t size,

@@ -160,7 +160,8 @@ void bp__kit_free(const Kit *kit, void *handle);
 /* Returns the size of a piece such that `count` pieces take at most half of the free memory: 256
  * KiB, or a smaller power of two on a device with little memory. */
 size_t bp__kit_piece(const Kit *kit, int count);
-/* Returns a size, and how often to allocate it to reach twice the device's memory, or 16 GiB. */
+/* Returns a size, and how often to allocate it to reach twice the device's memory. A device with
+ * more than 8 GiB gets only a few rounds, which cannot exhaust it. */
 typedef struct KitTurnover {
   uint64_t chunk;
   int rounds;

@@ -7,19 +7,21 @@
 # tests/tap.sh has the functions that scripts share. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la
 # with LDFLAGS_TEST_PLUGIN; the plugin is then tests/plugins/.libs/odd.so. A program that tests start is in check_PROGRAMS.
 #
-# `make check-sanitized` leaves slow_tests out. `make check-plain` leaves sanitized_tests out, because they find more under
-# the sanitizers. `make check-threads` runs thread_tests under the thread sanitizer. A test that takes minutes is in
-# long_programs or long_scripts instead: `make check-quick` leaves these out, and `make check` starts them first, so that
-# other tests run beside them.
+# ./quickstart check runs a test once: under the address sanitizer, which finds more; or in the plain build, if the test is
+# in slow_tests, because it is slow under the sanitizers, or in plain_tests, because the sanitizers prevent some of its
+# cases. It also runs thread_tests under the thread sanitizer. A test that takes minutes is in long_programs or
+# long_scripts: `make check-quick` leaves these and slow_tests out, and `make check` starts them first, so that other tests
+# run beside them.
 
 test_programs =
 test_scripts =
 long_programs =
 long_scripts =
 slow_tests =
-sanitized_tests =
+plain_tests =
 thread_tests =
 check_PROGRAMS = $(long_programs) $(test_programs)
+helper_programs = $(filter-out $(long_programs) $(test_programs),$(check_PROGRAMS))
 
 LDFLAGS_TEST_PLUGIN = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared -rpath /nowhere
 
@@ -41,11 +43,11 @@ test_cache = $(abs_top_builddir)/tests/cache
 # malloc, because its own allocator would hide leaks from the sanitizers. Under the sanitizers malloc returns NULL for a
 # request that is too large, as elsewhere, and leaks of foreign libraries are suppressed. The sanitizers ignore the
 # thread-local variables of libraries: gcc 12 guesses their place from memory that only glibc 2.19 wrote, and would read
-# invalid addresses, or reset the shadow of an invalid range. PoCL compiles without LLVM's optimizer, which would take half
-# of its time, except in tests/conformance/test-opencl.sh and `make check-long`.
+# invalid addresses, or reset the shadow of an invalid range. Except in `make check-long`, PoCL and lavapipe compile without
+# LLVM's optimizer, which would take half of their time.
 AM_TESTS_ENVIRONMENT = \
 	if test -z "$$BP_TEST_LONG"; then \
-	  POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable; export POCL_EXTRA_BUILD_FLAGS; \
+	  POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable GALLIVM_PERF=nopt; export POCL_EXTRA_BUILD_FLAGS GALLIVM_PERF; \
 	fi; \
 	ASAN_OPTIONS="allocator_may_return_null=1:intercept_tls_get_addr=0:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
 	LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0'; \
@@ -63,10 +65,11 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
 
-# The suite without sanitized_tests: ./quickstart check runs it in the plain build.
+# What ./quickstart check runs in the plain build; of the test programs only these are built.
 check-plain:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(sanitized_tests),$(TESTS))'
-# The suite without slow_tests: ./quickstart check runs it under the sanitizers.
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter $(slow_tests) $(plain_tests),$(TESTS))' \
+	  check_PROGRAMS='$(filter $(slow_tests) $(plain_tests),$(check_PROGRAMS)) $(helper_programs)'
+# What ./quickstart check runs under the sanitizers; of the test programs only these are built.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))' \
 	  check_PROGRAMS='$(filter-out $(slow_tests),$(check_PROGRAMS))'
@@ -75,7 +78,7 @@ check-quick:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests) $(long_programs) $(long_scripts),$(TESTS))'
 # A part of the suite: make check-part PART='tests/abi/% tests/core/%'. Of the test programs only these are built, and the
 # programs that tests start. distcheck-part runs distcheck with these tests.
-only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS)) $(filter-out $(TESTS) $(PART),$(check_PROGRAMS))' \
+only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS)) $(helper_programs)' \
   TESTS='$(filter $(PART),$(TESTS))'
 check-part: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS $(only_part)

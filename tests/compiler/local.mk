@@ -11,6 +11,7 @@ tests_compiler_test_ir_legalize_LDADD = $(LDADD) -lm
 if !SANITIZED
 test_programs += tests/compiler/test-ir-memory
 endif
+plain_tests += tests/compiler/test-ir-memory
 test_programs += tests/compiler/test-ir-random
 tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
 test_programs += tests/compiler/test-ir-programs
@@ -23,6 +24,7 @@ test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
 test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-tuples \
 	tests/compiler/test-te-scan tests/compiler/test-te-statements
+slow_tests += tests/compiler/test-te-random-schedules
 test_programs += tests/compiler/test-te-open
 tests_compiler_test_te_open_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-te-caches tests/compiler/test-te-partition tests/compiler/test-te-shares

@@ -10,13 +10,6 @@ long_scripts += tests/conformance/test-vulkan.sh
 EXTRA_DIST += tests/conformance/test-vulkan.sh
 test_scripts += tests/conformance/test-cuda.sh
 EXTRA_DIST += tests/conformance/test-cuda.sh
-# The plain run leaves these tests out: the sanitizers find more in drivers, processes, messages and graph compilers. The
-# plain run has the CPU and the simulated device, the tests of each plugin in tests/plugins, and tests/core/test-isolate and
-# test-remote. Under the address sanitizer test-cuda.sh also compiles the simulation's kernels with it.
-sanitized_tests += tests/conformance/test-cuda.sh tests/conformance/test-cpu-llvm.sh tests/conformance/test-cudalibs.sh \
-	tests/conformance/test-dnnl.sh tests/conformance/test-opencl.sh tests/conformance/test-vulkan.sh \
-	tests/conformance/test-npu.sh tests/conformance/test-npu-isolated.sh tests/conformance/test-claims-isolated.sh \
-	tests/conformance/test-isolated.sh tests/conformance/test-remote.sh
 test_scripts += tests/conformance/test-minimal.sh
 EXTRA_DIST += tests/conformance/test-minimal.sh
 test_scripts += tests/conformance/test-simdev.sh

@@ -15,8 +15,10 @@ tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
 	tests/core/module-fixture.c
 test_programs += tests/core/test-memory
 tests_core_test_memory_SOURCES = tests/core/test-memory.c tests/core/module-fixture.c
+plain_tests += tests/core/test-memory
 test_programs += tests/core/test-plugins tests/core/test-registration tests/core/test-candidates
 test_programs += tests/core/test-trust tests/core/test-cache tests/core/test-trial
+plain_tests += tests/core/test-trial
 EXTRA_DIST += tests/core/plugin_files.h tests/core/package_names.h tests/core/asserts.h
 # These programs start without libtool's script: a privileged program ignores the script's LD_LIBRARY_PATH.
 test_programs += tests/core/test-privileged
@@ -44,9 +46,11 @@ test_scripts += tests/core/test-parts.sh
 EXTRA_DIST += tests/core/test-parts.sh
 test_scripts += tests/core/test-trial-faults.sh
 EXTRA_DIST += tests/core/test-trial-faults.sh tests/core/trial_faults.py
+plain_tests += tests/core/test-trial-faults.sh
 EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py
 test_programs += tests/core/test-defects
 test_programs += tests/core/test-doctor tests/core/test-order tests/core/test-load
+plain_tests += tests/core/test-load
 EXTRA_DIST += tests/core/defects.h
 thread_tests += tests/core/test-layers tests/core/test-validate
 thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-threads \

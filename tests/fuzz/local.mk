@@ -28,9 +28,6 @@ EXTRA_PROGRAMS += tests/fuzz/fuzz_blob \
 	tests/fuzz/fuzz_relax \
 	tests/fuzz/fuzz_target
 CLEANFILES += $(fuzzers)
-# Each run tries the same inputs, and an input that fails in the plain build fails under sanitizers as well. So the plain
-# run leaves these tests out.
-sanitized_tests += tests/fuzz/%
 EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/keep-small tests/fuzz/corpus
 
 test_programs += tests/fuzz/test-blob

@@ -9,3 +9,4 @@ tests_onnxruntime_slots_provider_la_SOURCES = tests/onnxruntime/slots_provider.c
 tests_onnxruntime_slots_provider_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 test_scripts += tests/onnxruntime/test-onnxruntime-ep.sh tests/onnxruntime/test-onnxruntime-slots.sh
 endif
+plain_tests += tests/onnxruntime/test-onnxruntime-ep.sh tests/onnxruntime/test-onnxruntime-slots.sh
