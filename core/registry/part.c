@@ -115,9 +115,19 @@ static char *find_damage(const char *path, int *is_memory) {
   return fault ? g_strdup_printf("%s: it %s", path, bp__elf_describe(fault)) : NULL;
 }
 
+/* The loader keeps a library of RTLD_NODELETE even if memory runs out in the middle, and the
+ * thread-local variables of such a library are missing for good. So the flag comes afterwards. */
+static void *load_for_good(const char *path, int *is_memory) {
+  void *library = bp__elf_load(path, 0, is_memory);
+  void *kept = library ? bp__elf_load(path, RTLD_NODELETE, is_memory) : NULL;
+  if (library && !kept)
+    dlclose(library);
+  return kept;
+}
+
 static const void *load_file(const char *path, PartId id) {
   int is_memory;
-  void *library = bp__elf_load(path, RTLD_NODELETE, &is_memory);
+  void *library = load_for_good(path, &is_memory);
   const Part *part = library ? dlsym(library, "bp__part") : NULL;
   const char *reason = part ? find_fault(part, id) : dlerror();
   if (part && !reason)

@@ -17,7 +17,9 @@ static const struct {
 #undef ROW
 };
 
-static _Thread_local Reason remembered = NUM_REASONS;
+/* Of the memory that the loader has reserved: otherwise the first access of a thread would allocate
+ * memory, and end the process if there is none. */
+static _Thread_local Reason remembered __attribute__((tls_model("initial-exec"))) = NUM_REASONS;
 
 const char *bp__reason_code(Reason reason) {
   return rows[reason].code;

@@ -35,6 +35,9 @@ static char **split_command(int *count) {
 /* ---- Running ----------------------------------------------------------------------------- */
 
 static int no_compiler(const char *program, int reason) {
+  if (reason != ENOENT && reason != EACCES)
+    return bp_error_raise(BP_ERROR_COMPILE, "cannot run the C compiler \"%s\": %s", program,
+                          strerror(reason));
   g_autofree char *package = bp__package_of("c-compiler");
   return bp_error_raise(BP_ERROR_COMPILE,
                         "cannot run the C compiler \"%s\": %s; install %s, or name one in "
