@@ -430,6 +430,9 @@ static int check_library(const Export *job, const char *path, int linked) {
   if (linked < 0 || fstat(linked, &status) || !status.st_size)
     return bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
   BpElfFault fault = bp__elf_check(linked, (uint64_t)status.st_size);
+  if (fault == BP_ELF_UNREADABLE)
+    return bp_error_raise(errno == ENOMEM ? BP_ERROR_MEMORY : BP_ERROR_IO,
+                          "cannot read the library that the C compiler made: %s", strerror(errno));
   return !fault
              ? 0
              : bp_error_raise(BP_ERROR_COMPILE,
