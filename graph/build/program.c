@@ -952,6 +952,13 @@ static void write_body(Program *program, const BpGroup *group, int32_t index, co
       program->symbols[i] = -1; /* the following code may run although the body did not run */
 }
 
+/* Copies the values that a node's bodies capture, its inputs from `captured` on, to the target's
+ * device. The copies come before the first jump: a body may not run, or not first. */
+static void bring_captured(Program *program, const BpGraphNode *node, size_t captured) {
+  for (size_t i = captured; i < (size_t)node->num_inputs; i++)
+    value_argument(program, node->inputs[i]);
+}
+
 /* Empties the registers of a body's outputs. */
 static void forget_outputs(Program *program, const Level *level) {
   const BpList *outputs = &level->graph->outputs;
@@ -965,6 +972,7 @@ static void call_branch(Program *program, const BpGroup *group) {
   Level *outer = program->level;
   size_t captured = 1;
   int64_t holds = program->num_registers++, jumps[2];
+  bring_captured(program, node, captured);
   CALL(program, holds, "vm.builtin.read_if_cond", value_argument(program, node->inputs[0]));
   for (int32_t i = 0; i < node->num_outputs; i++)
     new_register(program, node->outputs[i]);
@@ -1016,6 +1024,7 @@ static Loop begin_loop(Program *program, const BpGroup *group) {
         copy_of(program, program->num_registers++, value_argument(program, node->inputs[2 + i]));
   for (size_t i = loop.num_carried; i < (size_t)node->num_outputs; i++)
     empty(program, loop.carried[i] = program->num_registers++);
+  bring_captured(program, node, loop.num_carried + 2);
   return loop;
 }
 

@@ -189,6 +189,85 @@ static void test_cancelled_loop(void) {
   onnx_builder_free(builder);
 }
 
+/* A loop whose body computes h = i * x in float64, which the fallback runs, and of which both
+ * branches of an If read the copy on the device. */
+static char *save_loop_on_two_places(void) {
+  OnnxBuilder *builder = onnx_builder_new(), *body = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "rows");
+  onnx_input(builder, "n", ONNX_INT64, "");
+  onnx_node(builder, "Constant", "", "one", "value_float=1.0");
+  onnx_node(builder, "Constant", "", "two", "value_int=2");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_node(body, "Cast", "i", "a", "to=11");
+  onnx_node(body, "Cast", "x", "b", "to=11");
+  onnx_node(body, "Mul", "a,b", "c", "");
+  onnx_node(body, "Cast", "c", "h", "to=1");
+  onnx_node(body, "Mod", "i,two", "rest", "");
+  onnx_node(body, "Cast", "rest", "is_odd", "to=9");
+  add_if(body, "is_odd", "u", branch_of("Sub", "h,one", ""), branch_of("Add", "h,one", ""));
+  onnx_output(body, "go");
+  onnx_output(body, "u");
+  onnx_output(body, "h");
+  onnx_branch(builder, onnx_node(builder, "Loop", "n,", "us,hs", ""), "body", body);
+  onnx_output(builder, "us");
+  onnx_output(builder, "hs");
+  return onnx_save(builder);
+}
+
+#define NUM_ITERATIONS 4
+#define NUM_ROWS       3
+
+static void check_loop_on_two_places(BpModel *model) {
+  const BpDevice cpu = {BP_DEVICE_CPU, 0};
+  float x[NUM_ROWS] = {1, 2, 3}, found[2][NUM_ITERATIONS * NUM_ROWS];
+  int64_t n = NUM_ITERATIONS, rows = NUM_ROWS;
+  const BpTensorView views[] = {
+      {.data = x, .device = cpu, .ndim = 1, .dtype = {BP_DTYPE_FLOAT, 32, 1}, .shape = &rows},
+      {.data = &n, .device = cpu, .dtype = {BP_DTYPE_INT, 64, 1}}};
+  BpModelContext *context = bp_model_context_create(model);
+  g_assert_nonnull(context);
+  g_assert_cmpint(bp_model_set_input(context, "x", &views[0]), ==, 0);
+  g_assert_cmpint(bp_model_set_input(context, "n", &views[1]), ==, 0);
+  if (bp_model_run(context))
+    g_error("%s", bp_error_message());
+  for (int32_t i = 0; i < 2; i++)
+    g_assert_cmpint(
+        bp_tensor_copy_to_host(&bp_model_get_output(context, i)->view, found[i], sizeof found[i]),
+        ==, 0);
+  for (int i = 0; i < NUM_ITERATIONS * NUM_ROWS; i++) {
+    int iteration = i / NUM_ROWS;
+    float h = x[i % NUM_ROWS] * (float)iteration;
+    g_assert_cmpfloat(found[0][i], ==, iteration % 2 ? h - 1 : h + 1);
+    g_assert_cmpfloat(found[1][i], ==, h);
+  }
+  bp_model_context_free(context);
+}
+
+static void test_loop_on_two_places(gconstpointer target_text) {
+  char *path = save_loop_on_two_places();
+  BpTarget *target = bp_target_parse(target_text), *fallback = bp_target_parse("c");
+  const BpDevice devices[] = {{bp_target_device_type(target), 0}, {BP_DEVICE_CPU, 0}};
+  const BpCompileOptions options = {.struct_size = sizeof(options),
+                                    .targets = (const BpTarget *const *)&target,
+                                    .num_targets = 1,
+                                    .fallback = fallback};
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module)
+    g_error("%s", bp_error_message());
+  if (has_device(devices[0].device_type)) {
+    BpModel *model = bp_model_create(module, devices, 2);
+    g_assert_nonnull(model);
+    check_loop_on_two_places(model);
+    bp_model_release(model);
+  }
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_object_release(fallback);
+  unlink(path);
+  g_free(path);
+}
+
 static void remove_folder(const char *folder) {
   GDir *dir = g_dir_open(folder, 0, NULL);
   for (const char *name; (name = g_dir_read_name(dir));) {
@@ -339,6 +418,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/nested/if/branches_that_do_not_fit_are_refused", test_refused_branches);
   g_test_add_func("/nested/if/bytes_that_are_no_graph_are_an_error", test_bytes_that_are_no_graph);
   g_test_add_func("/nested/loop/endless_run_can_be_cancelled", test_cancelled_loop);
+  g_test_add_data_func("/nested/loop/branches_read_the_copy_of_their_iteration/opencl",
+                       "opencl -fp64=false", test_loop_on_two_places);
+  g_test_add_data_func("/nested/loop/branches_read_the_copy_of_their_iteration/vulkan",
+                       "vulkan -supports_float64=false", test_loop_on_two_places);
   g_test_add_func("/nested/loop/dump_has_the_nodes_of_the_body", test_dumped_body);
   g_test_add_func("/nested/loop/bodies_that_do_not_fit_are_refused", test_refused_loops);
   g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);
