@@ -134,13 +134,37 @@ static void take_input(Context *context, uint32_t index, BpTensor *tensor, bool 
   context->copied[index] = is_copied;
 }
 
-/* The copy of an input's last value that the context made, if it has the shape of the new value. */
+BpTensor *bp__relax_context_input(const void *data, uint32_t index) {
+  const Context *context = data;
+  return (BpTensor *)context->inputs[index].v_obj;
+}
+
+/* Whether an output of the last run, or the value of another input, shares memory with the value of
+ * an input. Such a tensor holds a reference to the value's memory. */
+static bool is_read_elsewhere(const Context *context, uint32_t index, const BpTensor *value) {
+  const BpRelaxModel *model = context->model;
+  if ((uint32_t)__atomic_load_n(&value->header.combined_count, __ATOMIC_ACQUIRE) == 1)
+    return false;
+  for (uint32_t i = 0; i < model->num_outputs; i++)
+    if (context->outputs[i] && bp__views_overlap(&context->outputs[i]->view, &value->view))
+      return true;
+  for (uint32_t i = 0; i < model->num_inputs; i++) {
+    const BpTensor *other = bp__relax_context_input(context, i);
+    if (i != index && other && bp__views_overlap(&other->view, &value->view))
+      return true;
+  }
+  return false;
+}
+
+/* The copy of an input's last value that the context made, if it has the shape of the new value and
+ * may be overwritten. */
 static BpTensor *find_copy(const Context *context, uint32_t index, const BpTensorView *value) {
   BpTensor *copy = context->copied[index] ? (BpTensor *)context->inputs[index].v_obj : NULL;
   return copy && copy->view.ndim == value->ndim &&
                  !memcmp(&copy->view.dtype, &value->dtype, sizeof(value->dtype)) &&
                  (value->ndim == 0 || !memcmp(copy->view.shape, value->shape,
-                                              (size_t)value->ndim * sizeof(*value->shape)))
+                                              (size_t)value->ndim * sizeof(*value->shape))) &&
+                 !is_read_elsewhere(context, index, copy)
              ? copy
              : NULL;
 }
@@ -176,11 +200,6 @@ static int bind_input(void *data, uint32_t index, BpTensor *value) {
                           info->name);
   take_input(context, index, bp_object_retain(value), false);
   return 0;
-}
-
-BpTensor *bp__relax_context_input(const void *data, uint32_t index) {
-  const Context *context = data;
-  return (BpTensor *)context->inputs[index].v_obj;
 }
 
 void bp__relax_context_forget_inputs(void *data) {

@@ -640,6 +640,27 @@ static void test_an_input_of_unknown_type_takes_any_tensor(void) {
   bp_object_release(module);
 }
 
+/* The output of an identity is the context's copy of the input. */
+static void test_a_set_input_keeps_the_outputs_of_the_last_run(void) {
+  int64_t values[] = {1, 2}, extent = 1;
+  BpModule *module = load(identity("0.14"));
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  BpModelContext *context = bp_model_context_create(model);
+  BpTensorView given = {.device = cpu, .ndim = 1, .dtype = {BP_DTYPE_INT, 64, 1}, .shape = &extent};
+  given.data = &values[0];
+  g_assert_cmpint(bp_model_set_input(context, "p", &given), ==, 0);
+  g_assert_cmpint(bp_model_run(context), ==, 0);
+  const BpTensor *output = bp_model_get_output(context, 0);
+  given.data = &values[1];
+  g_assert_cmpint(bp_model_set_input(context, "p", &given), ==, 0);
+  g_assert_cmpint(*(int64_t *)output->view.data, ==, 1);
+  g_assert_cmpint(bp_model_run(context), ==, 0);
+  g_assert_cmpint(*(int64_t *)bp_model_get_output(context, 0)->view.data, ==, 2);
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(module);
+}
+
 #define REFUSES(call)                                                                              \
   do {                                                                                             \
     g_assert_true(call);                                                                           \
@@ -748,6 +769,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/a-visit-of-tensors-ends", test_a_visit_of_tensors_ends);
   g_test_add_func("/relax/an-input-of-unknown-type-takes-any-tensor",
                   test_an_input_of_unknown_type_takes_any_tensor);
+  g_test_add_func("/relax/a-set-input-keeps-the-outputs-of-the-last-run",
+                  test_a_set_input_keeps_the_outputs_of_the_last_run);
   g_test_add_func("/relax/null-arguments-are-errors", test_null_arguments_are_errors);
   g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
                   test_builtin_outside_of_a_machine_is_an_error);
