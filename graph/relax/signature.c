@@ -120,15 +120,27 @@ static int name_inputs(const Reading *reading, BpModelTensorInfo *infos) {
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-/* The last call before instruction `before` that writes a register, or NULL. */
+/* Whether one call alone writes a register, and the register is not an argument's. */
+static int has_one_writer(const Reading *reading, int64_t reg) {
+  uint32_t count = reg < (int64_t)reading->function->num_args ? 2 : 0;
+  for (uint32_t i = 0; i < reading->function->num_instructions && count < 2; i++) {
+    const BpRelaxInstruction *instruction = &reading->function->code[i];
+    count += instruction->op == BP_RELAX_CALL && instruction->dst == reg;
+  }
+  return count == 1;
+}
+
+/* The last call before instruction `before` that writes a register, or NULL. Behind a jump another
+ * call may have written the register, so only a register with one writer is looked for there. */
 static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *before,
                                              const BpRelaxArg *arg) {
+  int has_jumped = 0;
   while (arg->kind == BP_RELAX_REGISTER && *before > 0) {
     const BpRelaxInstruction *instruction = &reading->function->code[--*before];
     if (instruction->op != BP_RELAX_CALL)
-      return NULL;
-    if (instruction->dst == arg->value)
-      return instruction;
+      has_jumped = 1;
+    else if (instruction->dst == arg->value)
+      return has_jumped && !has_one_writer(reading, arg->value) ? NULL : instruction;
   }
   return NULL;
 }

@@ -268,6 +268,39 @@ static void test_loop_on_two_places(gconstpointer target_text) {
   g_free(path);
 }
 
+/* r is computed before the loop, and is the view of a tensor. */
+static void test_types_of_outputs_before_a_loop(void) {
+  OnnxBuilder *builder = onnx_builder_new(), *body = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_input(builder, "n", ONNX_INT64, "");
+  onnx_ints(builder, "square", "2,2");
+  onnx_node(builder, "Neg", "x", "a", "");
+  onnx_node(builder, "Reshape", "a,square", "r", "");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_input(body, "v", ONNX_FLOAT, "4");
+  onnx_node(body, "Add", "v,x", "w", "");
+  onnx_output(body, "go");
+  onnx_output(body, "w");
+  onnx_branch(builder, onnx_node(builder, "Loop", "n,,x", "y", ""), "body", body);
+  onnx_output(builder, "r");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpTarget *target = bp_target_parse("c");
+  BpModule *module = compile_for(path, target);
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  g_assert_nonnull(model);
+  const BpModelTensorInfo *info = bp_model_output_info(model, 0);
+  g_assert_cmpint(info->ndim, ==, 2);
+  g_assert_cmpint(info->shape[1], ==, 2);
+  g_assert_cmpint(info->dtype.code, ==, BP_DTYPE_FLOAT);
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+}
+
 static void remove_folder(const char *folder) {
   GDir *dir = g_dir_open(folder, 0, NULL);
   for (const char *name; (name = g_dir_read_name(dir));) {
@@ -422,6 +455,7 @@ int main(int argc, char **argv) {
                        "opencl -fp64=false", test_loop_on_two_places);
   g_test_add_data_func("/nested/loop/branches_read_the_copy_of_their_iteration/vulkan",
                        "vulkan -supports_float64=false", test_loop_on_two_places);
+  g_test_add_func("/nested/loop/outputs_before_it_have_types", test_types_of_outputs_before_a_loop);
   g_test_add_func("/nested/loop/dump_has_the_nodes_of_the_body", test_dumped_body);
   g_test_add_func("/nested/loop/bodies_that_do_not_fit_are_refused", test_refused_loops);
   g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);
