@@ -321,8 +321,8 @@ BP_API const char *bp_model_planned_expression(const BpModel *model, const char 
 
 /* Compiles the ONNX file of a model with open extents once more, for the shapes that the options
  * give its inputs. From then on each run with inputs of these shapes uses that code; all other runs
- * use the general code, and so do runs with a cache bound, or with an input in the memory of an
- * output of the run before. A context keeps intermediate storage for each code that it has run.
+ * use the general code, and so do runs with a cache bound. A context keeps intermediate storage for
+ * each code that it has run.
  *
  * `model` was compiled from the file at `onnx_path`, which must not have changed. `options` are the
  * options that it was compiled with, except for the shapes; without targets the target is that of
