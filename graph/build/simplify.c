@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folds a constant factor or addend of each channel after a convolution (a batch normalisation, a
  * bias written as an addition) into the convolution's weights and bias. */
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +96,21 @@ static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, cons
   return result;
 }
 
+/* Whether the finite weights stay finite after a product or quotient with a constant: infinite
+ * weights make a sum over zeros NaN. */
+static int stay_finite(const BpGraphNode *conv, char op, const BpGraphValue *constant) {
+  const BpGraphValue *weights = conv->inputs[1];
+  int is_half = weights->dtype.code == BP_DTYPE_FLOAT && weights->dtype.bits == 16;
+  double most = is_half ? 65504 : weights->dtype.bits == 64 ? DBL_MAX : (double)FLT_MAX;
+  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n; i++) {
+    double weight = bp__value_get_float(weights, i);
+    double other = channel_value(constant, weight_channel(conv, i));
+    if (isfinite(weight) && !(fabs(folded(op, weight, other)) <= most))
+      return 0;
+  }
+  return 1;
+}
+
 /* Folds nodes into convolutions, except an inexact factor before a step: 9 ninths of 1 are less
  * than 1 in float32. */
 static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
@@ -109,7 +126,8 @@ static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
     for (int32_t k = 0; k <= rules[i].commutes; k++) {
       BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
       if (!is_foldable_conv(conv) || !is_per_channel(constant, conv) ||
-          (rules[i].is_scale && is_exact[node->outputs[0]->id] && !is_exact_factor(constant)))
+          (rules[i].is_scale && is_exact[node->outputs[0]->id] && !is_exact_factor(constant)) ||
+          (rules[i].is_scale && !stay_finite(conv->producer, rules[i].sign, constant)))
         continue;
       folded = fold(rewrite->graph, conv->producer, rules[i].sign, node->name, constant);
       if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))

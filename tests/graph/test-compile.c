@@ -944,6 +944,34 @@ static void test_halves(gconstpointer context) {
   check_model(builder, x, y, 16);
 }
 
+/* A constant that scales the channels of a convolution stays behind the convolution if it would
+ * make weights infinite: the pads, zeros times infinity, are NaN. */
+static void test_infinite_scale(gconstpointer op) {
+  const float scales[] = {!strcmp(op, "Div") ? 0 : INFINITY, 2};
+  const int64_t shape[] = {2, 1, 1};
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(16), *w = onnx_float_values(18), y[32];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x4x4");
+  onnx_floats(builder, "w", "2x1x3x3");
+  onnx_data(builder, "scales", ONNX_FLOAT, shape, 3, scales, sizeof(scales));
+  onnx_node(builder, "Conv", "x,w", "sums", "pads=1,1,1,1");
+  onnx_node(builder, op, "sums,scales", "scaled", "");
+  onnx_node(builder, "Reciprocal", "scaled", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 32; i++) {
+    float sum = 0;
+    for (int k = 0; k < 9; k++) {
+      int row = i % 16 / 4 + k / 3 - 1, column = i % 4 + k % 3 - 1;
+      if (row >= 0 && row < 4 && column >= 0 && column < 4)
+        sum += x[row * 4 + column] * w[i / 16 * 9 + k];
+    }
+    y[i] = i < 16 ? 0 : 1 / (!strcmp(op, "Div") ? sum / 2 : sum * 2);
+  }
+  check_model(builder, x, y, 32);
+  g_free(x);
+  g_free(w);
+}
+
 /* ---- Recurrent layers -------------------------------------------------------------------- */
 
 #define STEPS  19
@@ -1249,6 +1277,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/remainders/are-exact", test_remainders);
   g_test_add_data_func("/compile/normalization/mean-of-a-layer", "mean", test_moments);
   g_test_add_data_func("/compile/normalization/deviation-of-a-layer", "inverse", test_moments);
+  g_test_add_data_func("/compile/convolution/quotient-by-zero-is-not-in-the-weights", "Div",
+                       test_infinite_scale);
+  g_test_add_data_func("/compile/convolution/infinite-factor-is-not-in-the-weights", "Mul",
+                       test_infinite_scale);
   for (size_t i = 0; i < G_N_ELEMENTS(halves_cases); i++) {
     gchar *name = g_strdup_printf("/compile/halves/%s", halves_cases[i].op);
     g_test_add_data_func(name, &halves_cases[i], test_halves);
