@@ -482,13 +482,20 @@ static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const B
   return x_add(ir, i, x_index(ir, first));
 }
 
+/* The element of a tensor of any rank that has one. */
+static const BpIrNode *read_single(BpTe *te, BpTeTensor *tensor) {
+  const BpIrNode *zeros[BP_GRAPH_MAX_NDIM];
+  for (int32_t i = 0; i < BP_GRAPH_MAX_NDIM; i++)
+    zeros[i] = x_index(bp_te_ir(te), 0);
+  return bp_te_read(te, tensor, zeros);
+}
+
 static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpGraphValue *in = op->node->inputs[0];
   const char *mode = bp__node_str(op->node, "mode", "constant");
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *inside = NULL, *fill, *value;
-  const BpIrNode *zero[1] = {x_index(ir, 0)};
   int64_t begin[BP_GRAPH_MAX_NDIM], end[BP_GRAPH_MAX_NDIM];
   if (read_pads(op->node, begin, end))
     return NULL;
@@ -509,7 +516,7 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
   if (!inside)
     return value;
   if (bp__node_input(op->node, 2))
-    fill = bp_te_read(te, op->inputs[2], zero);
+    fill = read_single(te, op->inputs[2]);
   else
     fill = x_number(ir, in->dtype, (double)bp__node_float(op->node, "value", 0.0f));
   return bp_ir_select(ir, inside, value, fill);
