@@ -131,7 +131,8 @@ BP_ROW_EXPAND(eye_like) {
   int64_t k = bp__node_int(node, "k", 0);
   if (in->ndim != 2)
     return bp__op_bad(node, "its input has %d dimensions, not 2", in->ndim);
-  if (bp__node_attr(node, "dtype") && bp__dtype_from_onnx(bp__node_int(node, "dtype", 1), &dtype))
+  if (bp__node_attr(node, "dtype") &&
+      (bp__dtype_from_onnx(bp__node_int(node, "dtype", 1), &dtype) || dtype.bits < 8))
     return bp__op_error(node, "type number %lld is not supported",
                         (long long)bp__node_int(node, "dtype", 1));
   if (bp__value_is_open(in)) {

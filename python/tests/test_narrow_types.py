@@ -158,6 +158,21 @@ def test_elements_are_moved(target, number, tmp_path):
         assert np.array_equal(got.astype("f4"), want.astype("f4")), (name, got, want)
 
 
+@pytest.mark.parametrize("number", [17, 22, 25])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [[3, 5], []])
+def test_constant_of_shape_repeats_its_value(shape, target, number, tmp_path):
+    make = onnx.helper
+    value = onnx.numpy_helper.from_array(np.ones(1, dtype_of(number)))
+    graph = make.make_graph([make.make_node("ConstantOfShape", ["shape"], ["y"], value=value)], "constant", [],
+                            [make.make_tensor_value_info("y", number, shape)],
+                            [onnx.numpy_helper.from_array(np.array(shape, "i8"), "shape")])
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 25)], ir_version=11), tmp_path / "constant.onnx")
+    module = backplane.compile(tmp_path / "constant.onnx", target)
+    got = as_array(backplane.Model(module, DEVICES[target]).run({})["y"], value)
+    assert got.shape == tuple(shape) and (got.astype("f4") == 1).all()
+
+
 def dtype_of(number):
     return onnx.helper.tensor_dtype_to_np_dtype(number)
 
