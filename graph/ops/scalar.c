@@ -187,13 +187,37 @@ BP_ROW_SCALAR(gelu) {
   return x_mul(ir, x_mul(ir, x, number(ir, x, 0.5)), x_add(ir, inner, number(ir, x, 1)));
 }
 
+/* Whether x is less than a number. The limits of an integer type are compared as numbers: the bound
+ * may be beyond them. */
+static const BpIrNode *is_below(BpIrModule *ir, const BpIrNode *x, double bound) {
+  BpDataType dtype = x_dtype(x);
+  int is_signed = dtype.code == BP_DTYPE_INT;
+  if (is_float(x))
+    return x_lt(ir, x, number(ir, x, bound));
+  bound = ceil(bound);
+  if (bound >= ldexp(1, dtype.bits - is_signed))
+    return bp_ir_int(ir, BP__BOOL, 1);
+  return bound <= (is_signed ? -ldexp(1, dtype.bits - 1) : 0) ? bp_ir_int(ir, BP__BOOL, 0)
+                                                              : x_lt(ir, x, number(ir, x, bound));
+}
+
+/* x plus a number. The sum of an integer and a fraction is rounded to zero. */
+static const BpIrNode *plus(BpIrModule *ir, const BpIrNode *x, double addend) {
+  double whole = is_float(x) ? addend : floor(addend);
+  const BpIrNode *sum = x_add(ir, x, number(ir, x, whole));
+  if (whole == addend)
+    return sum;
+  return bp_ir_select(ir, is_below(ir, x, -whole), x_add(ir, sum, number(ir, x, 1)), sum);
+}
+
 BP_ROW_SCALAR(shrink) {
-  const BpIrNode *x = args[0];
-  const BpIrNode *bias = attr_number(ir, node, x, "bias", 0.0f);
-  const BpIrNode *lambda = attr_number(ir, node, x, "lambd", 0.5f);
-  const BpIrNode *below = x_lt(ir, x, x_sub(ir, number(ir, x, 0), lambda));
-  return bp_ir_select(ir, below, x_add(ir, x, bias),
-                      bp_ir_select(ir, x_lt(ir, lambda, x), x_sub(ir, x, bias), number(ir, x, 0)));
+  const BpIrNode *x = args[0], *zero = number(ir, x, 0);
+  double bias = (double)bp__node_float(node, "bias", 0.0f);
+  double lambda = (double)bp__node_float(node, "lambd", 0.5f);
+  const BpIrNode *is_above = is_float(x) ? x_lt(ir, number(ir, x, lambda), x)
+                                         : bp_ir_not(ir, is_below(ir, x, floor(lambda) + 1));
+  return bp_ir_select(ir, is_below(ir, x, -lambda), plus(ir, x, bias),
+                      bp_ir_select(ir, is_above, plus(ir, x, -bias), zero));
 }
 
 BP_ROW_SCALAR(clip) {
@@ -232,9 +256,10 @@ BP_ROW_SCALAR(is_inf) {
   const BpIrNode *x = args[0], *infinite = number(ir, x, HUGE_VAL);
   const BpIrNode *up = bp_ir_binary(ir, BP_IR_EQ, x, infinite);
   const BpIrNode *down = bp_ir_binary(ir, BP_IR_EQ, x, number(ir, x, -HUGE_VAL));
-  if (!bp__node_int(node, "detect_negative", 1))
-    return up;
-  return bp__node_int(node, "detect_positive", 1) ? bp_ir_binary(ir, BP_IR_OR, up, down) : down;
+  const BpIrNode *none = bp_ir_int(ir, BP__BOOL, 0);
+  up = bp__node_int(node, "detect_positive", 1) ? up : none;
+  down = bp__node_int(node, "detect_negative", 1) ? down : none;
+  return bp_ir_binary(ir, BP_IR_OR, up, down);
 }
 
 /* ---- Two operands and more --------------------------------------------------------------- */
