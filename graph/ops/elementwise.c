@@ -30,17 +30,8 @@ BP_ROW_INFER(elementwise) {
   return same_types(node, 0) ? -1 : broadcast_output(graph, node, node->inputs[0]->dtype);
 }
 
-/* Accepts only float types: for other types the code would convert its constants to integers. */
-static int check_float(const BpGraphNode *node) {
-  char text[BP_VALUE_TEXT];
-  return bp__dtype_is_float(node->inputs[0]->dtype)
-             ? 0
-             : bp__op_error(node, "it takes floats, not %s",
-                            bp__value_format(node->inputs[0], text));
-}
-
 BP_ROW_INFER(floats) {
-  return check_float(node) ? -1 : bp__infer_elementwise(graph, node);
+  return bp__op_check_float(node) ? -1 : bp__infer_elementwise(graph, node);
 }
 
 BP_ROW_INFER(logic) {
@@ -55,7 +46,7 @@ BP_ROW_INFER(compare) {
 }
 
 BP_ROW_INFER(predicate) {
-  return check_float(node) ? -1 : broadcast_output(graph, node, BP__BOOL);
+  return bp__op_check_float(node) ? -1 : broadcast_output(graph, node, BP__BOOL);
 }
 
 BP_ROW_INFER(pow) {

@@ -45,10 +45,6 @@ BP_ROW_EXPAND(batch_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-static int is_half(const BpGraphValue *value) {
-  return value->dtype.code == BP_DTYPE_FLOAT && value->dtype.bits == 16;
-}
-
 /* The moments that `standardize` returns beside its result. */
 typedef struct Moments {
   BpGraphValue *mean, *deviation;
@@ -148,18 +144,27 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* LpNormalization: rows of zeros stay zero, because the norm is at least the least normal
- * number. */
+/* The least norm of a row that is not zero. Processors may flush subnormal numbers of float32 to 0,
+ * and compute bfloat16 in float32. */
+static double least_norm(BpDataType dtype) {
+  if (dtype.bits == 64)
+    return DBL_MIN;
+  return dtype.code == BP_DTYPE_FLOAT && dtype.bits == 16 ? 0x1p-24 : (double)FLT_MIN;
+}
+
+/* LpNormalization: rows of zeros stay zero, because the divisor is never 0. */
 BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axis = bp__node_int(node, "axis", -1), p = bp__node_int(node, "p", 2);
   BpGraphValue *norm;
+  if (bp__op_check_float(node))
+    return -1;
   if (p != 1 && p != 2)
     return bp__op_bad(node, "p is %lld, neither 1 nor 2", (long long)p);
   norm = bp__op_binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
                        bp__graph_int_vector(graph, &axis, 1));
   norm = bp__op_binary(graph, node, "Max", norm,
-                       bp__op_scalar(graph, node, norm, is_half(x) ? 0x1p-14f : FLT_MIN));
+                       bp__op_number(graph, node, x->dtype, least_norm(x->dtype)));
   node->outputs[0] = bp__op_binary(graph, node, "Div", x, norm);
   return node->outputs[0] ? 0 : -1;
 }

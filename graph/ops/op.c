@@ -128,6 +128,14 @@ int bp__op_axis(const BpGraphNode *node, int64_t axis, int32_t ndim, int32_t *re
   return 0;
 }
 
+int bp__op_check_float(const BpGraphNode *node) {
+  char text[BP_VALUE_TEXT];
+  return bp__dtype_is_float(node->inputs[0]->dtype)
+             ? 0
+             : bp__op_error(node, "it takes floats, not %s",
+                            bp__value_format(node->inputs[0], text));
+}
+
 int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
   char a[BP_VALUE_TEXT];
   *ndim = 0;
@@ -653,6 +661,14 @@ BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGra
   BpGraphValue *scalar = like ? bp__graph_float_scalar(graph, value) : NULL;
   return like && bp__dtype_is_float(like->dtype) ? bp__op_cast(graph, node, scalar, like->dtype)
                                                  : scalar;
+}
+
+BpGraphValue *bp__op_number(BpGraph *graph, const BpGraphNode *node, BpDataType dtype,
+                            double value) {
+  BpGraphValue *number = bp__graph_constant(graph, node->name, dtype, NULL, 0, NULL);
+  if (number)
+    bp__value_put_float(number, 0, value);
+  return number;
 }
 
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,

@@ -174,6 +174,9 @@ BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
  * rejects. NULL without an error if `like` is NULL. */
 BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *like,
                             float value);
+/* A scalar constant of a float type. */
+BpGraphValue *bp__op_number(BpGraph *graph, const BpGraphNode *node, BpDataType dtype,
+                            double value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
 /* The vector 0, 1, 2 and so on, as int64; `count` may be open (mark.c). */
@@ -248,6 +251,8 @@ int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr, in
                     int32_t max);
 /* Converts an axis that may be negative to one in [0, ndim). */
 int bp__op_axis(const BpGraphNode *node, int64_t axis, int32_t ndim, int32_t *result);
+/* Fails if input 0 is of no float type: the operator would convert its constants to integers. */
+int bp__op_check_float(const BpGraphNode *node);
 /* Computes the shape to which the shapes of all inputs broadcast. */
 int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim);
 

@@ -290,6 +290,8 @@ BP_ROW_EXPAND(global_pool) {
 BP_ROW_EXPAND(global_lp_pool) {
   int64_t axes[BP_GRAPH_MAX_NDIM], p = bp__node_int(node, "p", 2);
   BpGraphValue *x = node->inputs[0], *list;
+  if (bp__op_check_float(node))
+    return -1;
   if (x->ndim < 3 || p < 1)
     return bp__op_bad(node, "its input has fewer than 3 dimensions, or p, %lld, is below 1",
                       (long long)p);
@@ -301,9 +303,9 @@ BP_ROW_EXPAND(global_lp_pool) {
   } else {
     x = bp__op_cast(graph, node, x, bp_te_accumulator(x->dtype));
     x = bp__op_binary(graph, node, "Pow", bp__op_unary(graph, node, "Abs", x),
-                      bp__op_scalar(graph, node, x, (float)p));
+                      bp__op_number(graph, node, x->dtype, (double)p));
     x = bp__op_binary(graph, node, "ReduceSum", x, list);
-    x = bp__op_binary(graph, node, "Pow", x, bp__op_scalar(graph, node, x, 1.0f / (float)p));
+    x = bp__op_binary(graph, node, "Pow", x, bp__op_number(graph, node, x->dtype, 1.0 / (double)p));
     node->outputs[0] = bp__op_cast(graph, node, x, node->inputs[0]->dtype);
   }
   return node->outputs[0] ? 0 : -1;

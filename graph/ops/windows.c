@@ -30,15 +30,12 @@ static const struct {
     {"BlackmanWindow", {0.42, -0.5, 0.08}},
 };
 
-static BpGraphValue *float_number(BpGraph *graph, double value) {
-  return bp__graph_float_scalar(graph, (float)value);
-}
-
-/* Computes a window, whose size only a run knows, by nodes. */
-static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const double *factors) {
+/* Computes a window, whose size only a run knows, by nodes, in the type `wide`. */
+static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const double *factors,
+                               BpDataType wide) {
   BpGraphValue *size = node->inputs[0], *zero, *one;
-  zero = bp__op_cast(graph, node, float_number(graph, 0), size->dtype);
-  one = bp__op_cast(graph, node, float_number(graph, 1), size->dtype);
+  zero = bp__op_cast(graph, node, bp__graph_float_scalar(graph, 0), size->dtype);
+  one = bp__op_cast(graph, node, bp__graph_float_scalar(graph, 1), size->dtype);
   size = bp__op_reshape(graph, node, size, NULL, 0);
   BpGraphValue *places =
       bp__op_apply(graph, "", "Range", node->name, (BpGraphValue *[]){zero, size, one}, 3, NULL, 0);
@@ -46,15 +43,16 @@ static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const do
       bp__node_int(node, "periodic", 1) ? size : bp__op_binary(graph, node, "Sub", size, one);
   if (!places || !last)
     return NULL;
-  BpGraphValue *angle = bp__op_binary(graph, node, "Mul", float_number(graph, 2 * PI),
-                                      bp__op_cast(graph, node, places, BP__FLOAT32));
-  angle = bp__op_binary(graph, node, "Div", angle, bp__op_cast(graph, node, last, BP__FLOAT32));
-  BpGraphValue *sum = float_number(graph, factors[0]);
+  BpGraphValue *angle = bp__op_binary(graph, node, "Mul", bp__op_number(graph, node, wide, 2 * PI),
+                                      bp__op_cast(graph, node, places, wide));
+  angle = bp__op_binary(graph, node, "Div", angle, bp__op_cast(graph, node, last, wide));
+  BpGraphValue *sum = bp__op_number(graph, node, wide, factors[0]);
   for (int i = 1; i < 3; i++) {
-    BpGraphValue *turned = bp__op_binary(graph, node, "Mul", angle, float_number(graph, i));
+    BpGraphValue *turned =
+        bp__op_binary(graph, node, "Mul", angle, bp__op_number(graph, node, wide, i));
     BpGraphValue *wave = bp__op_unary(graph, node, "Cos", turned);
-    sum = bp__op_binary(graph, node, "Add", sum,
-                        bp__op_binary(graph, node, "Mul", wave, float_number(graph, factors[i])));
+    wave = bp__op_binary(graph, node, "Mul", wave, bp__op_number(graph, node, wide, factors[i]));
+    sum = bp__op_binary(graph, node, "Add", sum, wave);
   }
   return sum;
 }
@@ -72,7 +70,7 @@ BP_ROW_EXPAND(window) {
   if (!given->data) {
     if (bp__value_is_open(given) || bp__value_num_elements(given) != 1)
       return bp__op_bad(node, "its size is not one number");
-    BpGraphValue *out = window_in(graph, node, factors);
+    BpGraphValue *out = window_in(graph, node, factors, bp_te_accumulator(dtype));
     node->outputs[0] = out ? bp__op_cast(graph, node, out, dtype) : NULL;
     return node->outputs[0] ? 0 : -1;
   }

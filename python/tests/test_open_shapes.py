@@ -695,3 +695,16 @@ def test_specialised_code_has_the_fallback_that_is_given(tmp_path):
     for rows in 3, 4:
         x = RANDOM.random((rows, 2), np.float32)
         assert np.allclose(model.run(x=x)["y"].numpy(), x * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["c -options=-O0", "llvm"])
+def test_float64_is_computed_in_float64(target, tmp_path):
+    """The exponent of a norm, and a window whose length is an input, have all digits of float64."""
+    info, x = onnx.helper.make_tensor_value_info, RANDOM.random((2, 3, 5))
+    graph = onnx.helper.make_graph(
+        [node("GlobalLpPool", "x", "norm", p=3), node("HannWindow", "n", "window", output_datatype=11)], "float64",
+        [info("x", 11, x.shape), info("n", INT64, [])], [info("norm", 11, [2, 3, 1]), info("window", 11, ["n"])])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    results = backplane.Model(backplane.compile(tmp_path / "m.onnx", target), "cpu").run({"x": x, "n": np.int64(9)})
+    np.testing.assert_allclose(results["norm"].numpy()[..., 0], (x**3).sum(2)**(1 / 3), 1e-14)
+    np.testing.assert_allclose(results["window"].numpy(), .5 - .5 * np.cos(2 * np.pi * np.arange(9) / 9), 1e-13, 1e-16)

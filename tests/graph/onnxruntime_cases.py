@@ -204,6 +204,8 @@ def unary_cases():
                "Softsign Mish Gelu IsNaN IsInf Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh").split():
         yield op, 20, {}, [ends]
     yield "Shrink", 20, dict(lambd=.5, bias=.25), [ends]
+    for negative, positive in ((0, 0), (0, 1), (1, 0)):
+        yield "IsInf", 20, dict(detect_negative=negative, detect_positive=positive), [ends]
     yield "Gelu", 20, dict(approximate="tanh"), [ends]
     others = RANDOM.permutation(np.resize(floats(1, NAN, -0.0, 0, INF, -INF, 2, 3, .25, 10), ends.shape))
     for op in "Add Sub Mul Div Max Min Pow Equal Less LessOrEqual Greater GreaterOrEqual".split():
@@ -231,6 +233,10 @@ def integer_cases():
         yield "Mod", 20, dict(fmod=1), [x, y]
         yield "Div", 20, {}, [x, y]
         yield "Clip", 20, {}, [a, np.array(1, name), np.array(50, name)]
+        near = np.array([0, 1, 2, 5, 100] + [-1, -2, -5, -100] * (info.min < 0)).astype(name)
+        for bias in (0.0, 1.0, 1.5, -.5):
+            yield "Shrink", 20, dict(lambd=1.5, bias=bias), [near]
+        yield "Shrink", 20, dict(lambd=-1.5, bias=1.0), [near]
         yield "ArgMax", 20, {}, [a]
         yield "ArgMin", 20, dict(select_last_index=1), [a]
         yield "CumSum", 20, {}, [b, np.array(0)]
@@ -328,6 +334,7 @@ def move_cases():
             yield "Pad", 20, dict(mode=mode), [noise(*shape), ints(*pads)]
     yield "Pad", 20, dict(mode="wrap"), [noise(2, 5), ints(0, 7, 0, 12)]
     yield "Pad", 20, {}, [noise(3, 3), ints(2, 1), np.float32(9), ints(-1)]
+    yield "Pad", 20, {}, [noise(3, 3), ints(1, 0, 0, 2), floats([9])]
     for axis in (0, -1):
         yield "Gather", 20, dict(axis=axis), [noise(4, 4), np.array([[-1, 0], [3, -4]])]
         yield "GatherElements", 20, dict(axis=axis), [noise(2, 2), np.array([[-1, 0], [1, -2]])]
@@ -441,6 +448,8 @@ def reduction_cases():
         yield "ReduceLogSumExp", 13, {}, [row]
         yield "Softmax", 13, {}, [row]
         yield "LogSoftmax", 13, {}, [row]
+    for p in (1, 2):
+        yield "LpNormalization", 20, dict(axis=0, p=p), [np.array([[3e-50, 0], [4e-50, 0]])]
     for rows in (7, 11):  # three elements beside the vectors, which two loops read by different ones
         yield "LogSoftmax", 11, dict(axis=0), [noise(rows, 5)]
     for op in "ReduceL1 ReduceSumSquare ReduceMax ReduceLogSumExp".split():

@@ -190,7 +190,8 @@ static void test_operator_set(void) {
 
 /* For integers the code of these operators would use constants truncated to integers. */
 static void test_element_types(void) {
-  static const char *const ops[] = {"HardSwish", "HardSigmoid", "LeakyRelu", "IsInf", "Reciprocal"};
+  static const char *const ops[] = {"HardSwish",  "HardSigmoid",     "LeakyRelu",   "IsInf",
+                                    "Reciprocal", "LpNormalization", "GlobalLpPool"};
   for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {
     OnnxBuilder *builder = small();
     builder->version = 16;
@@ -203,6 +204,10 @@ static void test_element_types(void) {
   onnx_node(builder, "Flatten", "i", "m", "");
   onnx_node(builder, "Gemm", "m,m", "z", "alpha=0.5f transB=1");
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Gemm|alpha is 0.5|integers");
+  builder = small();
+  onnx_node(builder, "Flatten", "y", "m", "");
+  onnx_node(builder, "EyeLike", "m", "z", "dtype=22");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the EyeLike|type number 22");
   builder = small();
   onnx_node(builder, "Xor", "y,y", "z", "");
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");
