@@ -4,6 +4,7 @@
  * overflow. */
 #include "compiler/emit/emit.h"
 
+#include <glib.h>
 #include <math.h>
 #include <string.h>
 
@@ -82,8 +83,8 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
   } else if (isinf(value)) {
     result.text = value < 0 ? bp__format(e, "(-%s)", row->infinity) : row->infinity;
   } else {
-    int digits = compute.bits > 32 ? 17 : 9;
-    const char *number = bp__format(e, "%.*g", digits, value);
+    char number[G_ASCII_DTOSTR_BUF_SIZE];
+    g_ascii_formatd(number, sizeof number, compute.bits > 32 ? "%.17g" : "%.9g", value);
     const char *point = strpbrk(number, ".e") ? "" : ".0";
     result.text = signbit(value) ? bp__format(e, "(%s%s%s)", number, point, row->suffix)
                                  : bp__format(e, "%s%s%s", number, point, row->suffix);

@@ -3,7 +3,7 @@
  * contains, and a language with one function per program would repeat all of it for each. */
 #include "compiler/emit/emit.h"
 
-#include <ctype.h>
+#include <glib.h>
 #include <string.h>
 
 #define PART_BEGIN "/* part "
@@ -33,7 +33,7 @@ static const char *read_part(const char *begin, Part *part) {
 }
 
 static int is_word(char c) {
-  return isalnum((unsigned char)c) || c == '_';
+  return g_ascii_isalnum(c) || c == '_';
 }
 
 /* Whether a text contains the name of a part as a whole word. */

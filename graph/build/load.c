@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
-#include <strings.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -18,7 +17,7 @@
 
 static int is_onnx(const char *path) {
   size_t length = strlen(path), tail = strlen(ONNX_ENDING);
-  return length >= tail && !strcasecmp(path + length - tail, ONNX_ENDING);
+  return length >= tail && !g_ascii_strcasecmp(path + length - tail, ONNX_ENDING);
 }
 
 /* Compiles for the targets of the options or, without targets, for the device that the preferences

@@ -2,7 +2,6 @@
 /* Lowering: every group becomes tensor expressions, a schedule, and a function of the IR module.
  * Groups with equal computations (same.c) share a function. Constants are arguments, so layers of
  * equal shapes share a function. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +34,7 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
       break;
     text[used++] = '_';
     for (size_t k = 0; op[k]; k++)
-      text[used++] = (char)tolower(op[k]);
+      text[used++] = g_ascii_tolower(op[k]);
     text[used] = '\0';
   }
   /* Host code of several targets ends up in one library. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the graph as text, one line for each node, for people who read dumps. */
 #include <errno.h>
+#include <glib.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +11,18 @@
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 
+/* Prints a number with a point, whatever the process' locale is. */
+static void print_number(FILE *out, double number) {
+  char text[G_ASCII_DTOSTR_BUF_SIZE];
+  fputs(g_ascii_formatd(text, sizeof text, "%g", number), out);
+}
+
 static void print_value(FILE *out, const BpGraphValue *value) {
   char text[BP_VALUE_TEXT];
   if (!value)
     fputs("-", out);
   else if (value->data && value->ndim == 0)
-    fprintf(out, "%g", bp__value_get_float(value, 0));
+    print_number(out, bp__value_get_float(value, 0));
   else
     fprintf(out, "%s%d: %s", value->data ? "const" : "v", value->id, bp__value_format(value, text));
 }
@@ -26,8 +33,10 @@ static void print_attr(FILE *out, const BpGraphAttr *attr) {
     fputs(attr->str, out);
   for (int32_t i = 0; i < attr->count && attr->ints; i++)
     fprintf(out, "%s%" PRId64, i ? "," : "", attr->ints[i]);
-  for (int32_t i = 0; i < attr->count && attr->floats; i++)
-    fprintf(out, "%s%g", i ? "," : "", (double)attr->floats[i]);
+  for (int32_t i = 0; i < attr->count && attr->floats; i++) {
+    fputs(i ? "," : "", out);
+    print_number(out, (double)attr->floats[i]);
+  }
 }
 
 static void print_graph(FILE *out, const BpGraph *graph, int depth);

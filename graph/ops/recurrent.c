@@ -2,9 +2,9 @@
 /* Recurrent layers: LSTM, GRU and RNN as products and steps, and the common parts of the steps. */
 #include "graph/ops/recurrent.h"
 
+#include <glib.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define MAX_DIRECTIONS 2
 
@@ -26,7 +26,7 @@ static const Activation activations[] = {
 
 static const Activation *find_activation(const char *name) {
   for (size_t i = 0; i < sizeof(activations) / sizeof(activations[0]); i++)
-    if (!strcasecmp(activations[i].name, name))
+    if (!g_ascii_strcasecmp(activations[i].name, name))
       return &activations[i];
   return NULL;
 }

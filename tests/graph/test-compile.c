@@ -2,6 +2,7 @@
 /* Compiled models give the results that the operators define: each model is compiled, run on every
  * device and compared with plain loops. Sizes are odd on purpose: channels that fill no block,
  * edges that fill no tile. */
+#include <locale.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -1245,6 +1246,74 @@ static void test_compilation_ends_at_the_step_that_cancels(void) {
   onnx_builder_free(builder);
 }
 
+/* ---- The application's locale ------------------------------------------------------------ */
+
+static int run_program(const char *const *arguments) {
+  int status = -1;
+  return g_spawn_sync(NULL, (char **)(uintptr_t)arguments, NULL,
+                      G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL,
+                      NULL, NULL, NULL, NULL, &status, NULL) &&
+         status == 0;
+}
+
+/* Makes a locale in a new folder and sets it, as an application does at its start. Returns the
+ * folder (transfer full); NULL: the test is skipped. */
+static char *begin_locale(const char *language, const char *charset) {
+  char *folder = g_dir_make_tmp("backplane-locale-XXXXXX", NULL);
+  g_autofree char *name = g_strconcat(language, ".", charset, NULL);
+  g_autofree char *path = g_build_filename(folder, name, NULL);
+  const char *const make[] = {"localedef", "-i", language, "-f", charset, path, NULL};
+  const char *const remove[] = {"rm", "-r", folder, NULL};
+  if (run_program(make)) {
+    g_setenv("LOCPATH", folder, TRUE);
+    if (setlocale(LC_ALL, name))
+      return folder;
+  }
+  g_test_skip("localedef made no locale");
+  run_program(remove);
+  g_free(folder);
+  return NULL;
+}
+
+static void end_locale(char *folder) {
+  const char *const remove[] = {"rm", "-r", folder, NULL};
+  setlocale(LC_ALL, "C");
+  g_unsetenv("LOCPATH");
+  g_assert_true(run_program(remove));
+  g_free(folder);
+}
+
+/* German writes one half as 0,5. */
+static void test_comma(void) {
+  float x[4] = {-3, -1, 0, 1}, y[4];
+  char *folder = begin_locale("de_DE", "UTF-8");
+  if (!folder)
+    return;
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_node(builder, "HardSigmoid", "x", "y", "alpha=0.3f beta=0.6f");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 4; i++)
+    y[i] = fmaxf(0, fminf(1, 0.3f * x[i] + 0.6f));
+  check_model(builder, x, y, 4);
+  end_locale(folder);
+}
+
+/* The lower case of I is a letter without a dot in Turkish, which is not ASCII. */
+static void test_dotless(void) {
+  float x[2] = {1, NAN}, y[2] = {0, 1};
+  char *folder = begin_locale("tr_TR", "ISO-8859-9");
+  if (!folder)
+    return;
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_node(builder, "IsNaN", "x", "is", "");
+  onnx_node(builder, "Cast", "is", "y", "to=1");
+  onnx_output(builder, "y");
+  check_model(builder, x, y, 2);
+  end_locale(folder);
+}
+
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
@@ -1286,6 +1355,9 @@ int main(int argc, char **argv) {
     g_test_add_data_func(name, &halves_cases[i], test_halves);
     g_free(name);
   }
+  g_test_add_func("/compile/locale/numbers-have-points-where-the-application-writes-commas",
+                  test_comma);
+  g_test_add_func("/compile/locale/names-of-functions-are-ascii-in-turkish", test_dotless);
   g_test_add_func("/compile/recurrent/lstm", test_lstm);
   g_test_add_data_func("/compile/recurrent/gru", NULL, test_gru);
   g_test_add_data_func("/compile/recurrent/gru-that-resets-last", "yes", test_gru);
