@@ -176,15 +176,20 @@ static int write_input(const BpWorkdir *dir, const BpByteArray *input, const cha
   return bp__workdir_write(dir, name, input) ? -1 : bp__workdir_path(dir, name, object);
 }
 
+static BpModule *make_module_in(const BpWorkdir *dir, MakeObject make, const BpByteArray *input,
+                                const char *const *flags, const char *kept) {
+  char object[PATH_MAX];
+  return make(dir, input, flags, object) ? NULL : link_and_load(dir, object, flags, kept);
+}
+
 static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByteArray *input,
                              const char *const *flags, const char *kept) {
-  char object[PATH_MAX];
-  BpModule *module = NULL;
   BpWorkdir dir;
   if (bp__workdir_create(&dir, cache))
     return NULL;
-  if (!make(&dir, input, flags, object))
-    module = link_and_load(&dir, object, flags, kept);
+  BpModule *module = make_module_in(&dir, make, input, flags, kept);
+  if (!module && bp__workdir_leave_cache(&dir, 0))
+    module = make_module_in(&dir, make, input, flags, kept);
   bp__workdir_remove(&dir);
   return module;
 }

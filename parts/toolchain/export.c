@@ -471,6 +471,8 @@ static int make_library(Export *job, const char *path) {
 /* A library with only host code is a complete module and needs no blob. */
 static int make_files(Export *job, const char *path) {
   int needs_blob = job->num_nodes > 1 || job->library_node == NO_NODE;
+  g_ptr_array_set_size(job->link_inputs, 0);
+  job->blob_size = job->largest_at = job->largest_size = 0;
   return (needs_blob && make_blob(job)) || make_assembly(job) || make_objects(job) ||
                  make_library(job, path)
              ? -1
@@ -482,6 +484,8 @@ static int export_files(Export *job, const char *path) {
   bp__compile_open_cache(&cache);
   int rc = bp__workdir_create(&job->dir, &cache);
   if (!rc)
+    rc = make_files(job, path);
+  if (rc && bp__workdir_leave_cache(&job->dir, job->blob_size))
     rc = make_files(job, path);
   bp__workdir_remove(&job->dir);
   bp__cache_close(&cache);

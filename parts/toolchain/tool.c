@@ -125,17 +125,21 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
   return 0;
 }
 
-/* Runs the compiler in a directory with enough space. */
+/* Runs the compiler in a directory with enough space, which the first may turn out not to have. */
 static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log,
                         int *status) {
   BpCache cache;
   BpWorkdir dir;
   bp__cache_try_open(&cache, run->subject);
   int rc = bp__workdir_create(&dir, &cache);
-  if (!rc) {
+  if (!rc)
     rc = run_in(&dir, run, outputs, log, status);
-    bp__workdir_remove(&dir);
+  if ((rc || *status) && bp__workdir_leave_cache(&dir, 0)) {
+    clear(outputs, run->num_outputs);
+    clear(log, 1);
+    rc = run_in(&dir, run, outputs, log, status);
   }
+  bp__workdir_remove(&dir);
   bp__cache_close(&cache);
   return rc;
 }
@@ -146,7 +150,7 @@ static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwned
 int32_t bp__tool_run(const BpCompilerRun *given, BpOwnedBytes *outputs, BpOwnedBytes *log) {
   BpCompilerRun known;
   const BpCompilerRun *run = &known;
-  int status;
+  int status = 0;
   if (bp__sized_read(&known, sizeof known, LEAST_RUN, given, "BpCompilerRun"))
     return -1;
   *log = (BpOwnedBytes){NULL, 0, NULL};

@@ -10,6 +10,7 @@
 #include "parts/file.h"
 
 #include <backplane/error.h>
+#include <backplane/object.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -59,10 +60,10 @@ static int create_in(BpWorkdir *dir, int parent, const char *path, const char *r
 }
 
 /* A file system that reports no size is assumed to have space. */
-static int check_room(const BpWorkdir *dir) {
+static int check_room(const BpWorkdir *dir, off_t size) {
   static const char name[] = "room";
   int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  int is_full = fd < 0 ? errno == ENOSPC || errno == EDQUOT : bp__is_full(fd, ROOM);
+  int is_full = fd < 0 ? errno == ENOSPC || errno == EDQUOT : bp__is_full(fd, size);
   int error = errno;
   if (fd >= 0)
     close(fd);
@@ -75,7 +76,7 @@ static int check_room(const BpWorkdir *dir) {
 static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
   if (create_in(dir, cache->fd, cache->path, BP_CACHE_REMEDY))
     return -1;
-  if (check_room(dir)) {
+  if (check_room(dir, ROOM)) {
     bp__workdir_remove(dir);
     return -1;
   }
@@ -126,6 +127,32 @@ void bp__workdir_remove(BpWorkdir *dir) {
   bp__remove_files(dir->fd);
   rmdir(dir->path);
   dir->path[0] = '\0';
+}
+
+/* Checks that the directory exists and has space for `size` bytes. -1 with an error. */
+static int check_sound(const BpWorkdir *dir, off_t size) {
+  struct stat own, found;
+  return fstat(dir->fd, &own) || stat(dir->path, &found) || own.st_dev != found.st_dev ||
+                 own.st_ino != found.st_ino
+             ? bp_error_raise(BP_ERROR_IO, "\"%s\" was removed while it was in use", dir->path)
+             : check_room(dir, size);
+}
+
+int bp__workdir_leave_cache(BpWorkdir *dir, uint64_t size) {
+  const uint64_t most = (uint64_t)INT64_MAX - ROOM;
+  BpError *error = bp_error_take();
+  int is_unsound = dir->cache && check_sound(dir, (off_t)(ROOM + MIN(size, most)));
+  if (is_unsound) {
+    bp__cache_warn();
+    bp__workdir_remove(dir);
+  }
+  int is_moved = is_unsound && !bp__workdir_create(dir, NULL);
+  bp_error_clear();
+  if (is_moved)
+    bp_object_release(error);
+  else if (error)
+    bp_error_put(error);
+  return is_moved;
 }
 
 /* ---- Files in the directory -------------------------------------------------------------- */
