@@ -125,10 +125,7 @@ static gboolean check_output(void) {
   if (is_checked || status == EXIT_USAGE)
     return TRUE;
   is_checked = TRUE;
-  if (fflush(command_out()) == 0 && !ferror(command_out()))
-    return TRUE;
-  fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
-  return FALSE;
+  return command_flush();
 }
 
 /* GLib ends the program itself after a command's --help, and a plugin's code may end the program at

@@ -102,6 +102,9 @@ int command_fail(gboolean json);
 /* Returns the stream for a command's results. After command_parse fd 1 is stderr, because plugins
  * run in this process and some print. */
 FILE *command_out(void);
+/* Writes the results that are still in memory. FALSE with a message on stderr: results were not
+ * written. */
+gboolean command_flush(void);
 /* The descriptor to which a stream writes: command_out, or a stream of stdio. */
 int output_descriptor(FILE *out);
 /* JSON. If memory is exhausted, these functions end the command with a message. Each takes over the

@@ -81,6 +81,13 @@ static void keep_stdout(void) {
   results_fd = fd;
 }
 
+gboolean command_flush(void) {
+  if (fflush(command_out()) == 0 && !ferror(command_out()))
+    return TRUE;
+  fprintf(stderr, "%s: cannot write the output: %s\n", command_program, g_strerror(errno));
+  return FALSE;
+}
+
 /* Returns the edit distance: the number of letters omitted, added, changed or exchanged with the
  * next one. */
 static size_t count_edits(const char *a, const char *b) {
@@ -526,24 +533,36 @@ char *value_to_text(const BpValue *value) {
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-static int write_directly(const char *path, const char *bytes, gsize size) {
-  FILE *file = fopen(path, "w");
+/* Writes and closes a file that is open as `fd`; -1: it is not open. -1 with errno. */
+static int write_and_close(int fd, const char *bytes, gsize size) {
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
   gboolean is_written = file && fwrite(bytes, 1, size, file) == size;
-  return file && fclose(file) == 0 && is_written ? 0 : -1;
+  int error = errno;
+  gboolean is_closed = file && fclose(file) == 0;
+  if (file && !is_written)
+    errno = error;
+  return is_written && is_closed ? 0 : -1;
+}
+
+/* Replaces a file by a new one. The unfinished file's name does not contain the file's name, which
+ * may be as long as a name can be. */
+static int replace_file(const char *path, const char *bytes, gsize size) {
+  g_autofree char *folder = g_path_get_dirname(path);
+  g_autofree char *name = g_build_filename(folder, ".backplane-XXXXXX", NULL);
+  int fd = g_mkstemp_full(name, O_WRONLY | O_CLOEXEC, 0666);
+  int rc = write_and_close(fd, bytes, size) == 0 ? rename(name, path) : -1, error = errno;
+  if (rc != 0 && fd >= 0)
+    unlink(name);
+  errno = error;
+  return rc;
 }
 
 int command_write_file(const char *path, const char *what, const char *bytes, gsize size) {
-  GError *error = NULL;
-  if (g_file_test(path, G_FILE_TEST_EXISTS) && !g_file_test(path, G_FILE_TEST_IS_REGULAR))
-    return write_directly(path, bytes, size) == 0
-               ? 0
-               : bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
-                                g_strerror(errno));
-  if (g_file_set_contents(path, bytes, (gssize)size, &error))
-    return 0;
-  const char *reason = g_strrstr(error->message, ": "); /* a temporary file is named before `it` */
-  bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
-                 reason ? reason + 2 : error->message);
-  g_error_free(error);
-  return -1;
+  gboolean is_special =
+      g_file_test(path, G_FILE_TEST_EXISTS) && !g_file_test(path, G_FILE_TEST_IS_REGULAR);
+  int rc = is_special ? write_and_close(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), bytes, size)
+                      : replace_file(path, bytes, size);
+  return rc == 0 ? 0
+                 : bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
+                                  g_strerror(errno));
 }

@@ -16,18 +16,20 @@
 
 #include <backplane/error.h>
 
-/* Creates a file with a unique name in the folder of `path`; *name is the name (transfer full,
- * free). */
+/* Creates a file with a unique name in the folder of `path`; *name is its path (transfer full,
+ * free). The name does not contain that of `path`, which may be as long as a name can be. */
 static int create_beside(const char *path, char **name) {
-  size_t size = strlen(path) + sizeof ".01234567.tmp";
-  uint32_t number;
+  const char *slash = strrchr(path, '/');
+  int length = slash ? (int)(slash + 1 - path) : 0;
+  size_t size = (size_t)length + sizeof ".backplane-0123456789abcdef";
+  uint64_t number;
   int fd = -1;
   if (!(*name = malloc(size)))
     return -1;
   do {
     if (getentropy(&number, sizeof number))
       break;
-    snprintf(*name, size, "%s.%08" PRIx32 ".tmp", path, number);
+    snprintf(*name, size, "%.*s.backplane-%016" PRIx64, length, path, number);
     fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EEXIST);
   return fd;

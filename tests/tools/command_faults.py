@@ -56,7 +56,7 @@ READERS = {
 }
 # The calls without which the entries of a folder cannot be read and so not removed: a later process removes them.
 LISTING = ("newfstatat", "getdents64")
-TEMPORARY = r"tmp/|.*(\.[0-9a-f]{8}\.tmp|\.backplane-[0-9a-f]{16})$"
+TEMPORARY = r"tmp/|.*\.backplane-[0-9a-f]{16}$"
 
 
 class Command:
