@@ -133,11 +133,12 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
 /* ---- Waiting without the application's notice -------------------------------------------- */
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
- * process shares this process' memory and has its own signal handlers. Its end sends no signal, and
- * a wait for any child does not see it. If another process kills the intermediate process, `error`
- * stays ECHILD. */
+ * process shares this process' memory and has its own signal handlers and descriptors. Its end
+ * sends no signal, and a wait for any child does not see it. If another process kills the
+ * intermediate process, `error` stays ECHILD. */
 typedef struct Between {
   const Prepared *prepared;
+  int has_own_files;
   int error;
   int status;
   atomic_int state; /* a futex: the kernel stores ENDED at the end of the process */
@@ -159,9 +160,20 @@ static int limit_time(const BpSpawn *what, pid_t pid) {
   return is_late ? ETIMEDOUT : 0;
 }
 
+/* Closes the copies of all descriptors of this process: the other end of a pipe that this process
+ * closes would see no end until the program has ended, and a file would stay locked. */
+static void close_copies(void) {
+  if (!syscall(SYS_close_range, 0, ~0u, 0))
+    return;
+  for (int fd = 0; fd < 1024; fd++)
+    close(fd);
+}
+
 static void start_and_wait(Between *between) {
   pid_t pid;
   int error = start(between->prepared, &pid);
+  if (between->has_own_files)
+    close_copies();
   atomic_store(&between->state, RUNNING);
   syscall(SYS_futex, &between->state, FUTEX_WAKE, 1, NULL, NULL, 0);
   int late = error ? 0 : limit_time(between->prepared->what, pid);
@@ -182,9 +194,11 @@ static int start_between(Between *between, char *stack) {
 
 #else
 
-static int run_between(void *between) {
+static int run_between(void *context) {
   const struct sigaction as_ever = {.sa_handler = SIG_DFL};
+  Between *between = context;
   sigaction(SIGCHLD, &as_ever, NULL);
+  between->has_own_files = 1;
   start_and_wait(between);
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <glib/gstdio.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -264,6 +265,40 @@ static void test_stop_of_a_job(void) {
   g_assert_cmpint(status, ==, 0);
 }
 
+static void *compile_in_thread(void *unused) {
+  assert_compiles();
+  return unused;
+}
+
+/* Waits until a file exists. */
+static void await_file(const char *path) {
+  gint64 until = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
+  while (!g_file_test(path, G_FILE_TEST_EXISTS) && g_get_monotonic_time() < until)
+    g_usleep(1000);
+}
+
+/* While the compiler runs, the reader of a pipe sees that the program closes the other end. */
+static void test_descriptors_that_are_closed_meanwhile(void) {
+  int ends[2];
+  pthread_t thread;
+  begin("descriptors");
+  g_autofree char *started = path_of("started"), *go = path_of("go");
+  g_autofree char *commands = g_strdup_printf(
+      ": >'%s'\nfor i in $(seq 200); do [ -e '%s' ] || sleep 0.1; done\nexec cc \"$@\"", started,
+      go);
+  use_compiler("cc-that-waits", commands);
+  g_assert_cmpint(pipe2(ends, O_CLOEXEC), ==, 0);
+  g_assert_cmpint(pthread_create(&thread, NULL, compile_in_thread, NULL), ==, 0);
+  await_file(started);
+  close(ends[1]);
+  struct pollfd reader = {.fd = ends[0], .events = POLLIN};
+  int got = poll(&reader, 1, 5000);
+  g_assert_true(g_file_set_contents(go, "", 0, NULL));
+  pthread_join(thread, NULL);
+  g_assert_cmpint(got, ==, 1);
+  close(ends[0]);
+}
+
 /* ---- Remaining files --------------------------------------------------------------------- */
 
 static atomic_int num_umasks;
@@ -432,6 +467,48 @@ static void test_cache_mounted_noexec(void) {
     g_assert_cmpint(status, ==, 0);
 }
 
+/* Every run of the compiler but the one that tells its version removes the cache. */
+static void test_cache_that_is_removed(void) {
+  begin("removed");
+  use_compiler("cc-that-removes",
+               "case \"$*\" in *--version*) ;; *) rm -rf \"$BACKPLANE_CACHE_DIR\";; esac\n"
+               "exec cc \"$@\"");
+  g_autofree char *path = path_of("removed.so");
+  assert_compiles();
+  export_small(path);
+  g_assert_true(g_file_test(path, G_FILE_TEST_IS_REGULAR));
+}
+
+/* Exports a module that has more bytes than the cache has space, in a separate mount namespace. */
+static int export_more_than_fits(void) {
+  g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR")), *path = path_of("large.so");
+  g_autofree char *payload = g_strnfill((gsize)48 << 20, 'p');
+  if (g_mkdir(cache, 0700) || unshare(CLONE_NEWNS) ||
+      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+      mount("tmpfs", cache, "tmpfs", 0, "size=40m,mode=700"))
+    return 77;
+  BpModule *module = fake_host_module(CALL_SOURCE, NULL);
+  bp_module_import(module, fake_module("test_dev", payload));
+  int rc = bp_module_export_library(module, path);
+  if (rc)
+    g_printerr("%s\n", bp_error_message());
+  return rc != 0;
+}
+
+static void test_cache_that_becomes_full(void) {
+  int status;
+  begin("becomes-full");
+  use_compiler("cc-of-full", "exec cc \"$@\"");
+  pid_t child = fork();
+  if (!child)
+    _exit(export_more_than_fits());
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    g_test_skip("this process may mount nothing");
+  else
+    g_assert_cmpint(status, ==, 0);
+}
+
 static void test_file_that_is_not_regular(void) {
   struct stat status;
   begin("fifo");
@@ -464,6 +541,8 @@ int main(int argc, char **argv) {
   ADD("children_of_the_application_stay_its_own", test_children_of_the_application);
   ADD("signals_of_the_application_do_not_reach_it", test_signals_of_the_application);
   ADD("job_is_stopped_while_its_compiler_runs", test_stop_of_a_job);
+  ADD("descriptors_of_the_application_are_closed_while_a_compiler_runs",
+      test_descriptors_that_are_closed_meanwhile);
   ADD("exported_library_has_the_mode_of_the_umask_which_is_not_touched",
       test_mode_of_an_exported_library);
   ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);
@@ -471,6 +550,8 @@ int main(int argc, char **argv) {
   ADD("folder_of_a_killed_process_is_removed_later",
       test_folder_of_a_killed_process_is_removed_later);
   ADD("cache_mounted_noexec_is_not_used", test_cache_mounted_noexec);
+  ADD("cache_that_is_removed_while_a_compiler_runs_is_no_error", test_cache_that_is_removed);
+  ADD("cache_that_becomes_full_is_no_error", test_cache_that_becomes_full);
   ADD("fifo_is_not_replaced_by_a_library", test_file_that_is_not_regular);
   int rc = g_test_run();
   remove_tree(scratch);
