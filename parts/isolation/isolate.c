@@ -184,6 +184,18 @@ typedef struct Start {
   const char *host; /* NULL: this machine */
 } Start;
 
+/* Raises an error for a program that did not make the child that serves. If no process can be made,
+ * the program's exit status is the errno. */
+static int raise_ended(const char *name, const char *program, int status) {
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  g_autofree char *why =
+      code == EAGAIN || code == ENOMEM
+          ? g_strdup_printf("it cannot start a process: %s", strerror(code))
+          : g_strdup(
+                "it failed before it served; install the program that belongs to this library");
+  return raise_start(name, program, why);
+}
+
 static int start_at(const Start *what, int socket) {
   const char *program = find_program(), *name = what->host ? what->host : what->name;
   int status = 0;
@@ -202,11 +214,7 @@ static int start_at(const Start *what, int socket) {
         g_strdup_printf("%s; install it, or name it in BACKPLANE_WORKER_PROGRAM", strerror(error));
     return raise_start(name, program, why);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status))
-    return raise_start(name, program,
-                       "it failed before it served; install the program that "
-                       "belongs to this library");
-  return 0;
+  return !WIFEXITED(status) || WEXITSTATUS(status) ? raise_ended(name, program, status) : 0;
 }
 
 /* The function that `runtime.isolate` calls, also to start another worker after a loss. The

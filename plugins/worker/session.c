@@ -553,9 +553,18 @@ static int32_t raise_start(const char *label, const char *doing) {
                          strerror(errno));
 }
 
+/* Waits until a packet arrives, whatever signals the application handles meanwhile. */
+static int has_packet(int socket) {
+  struct pollfd ready = {.fd = socket, .events = POLLIN};
+  int64_t until = bp_worker_now() + HELLO_MS * INT64_C(1000000), left = HELLO_MS;
+  int got;
+  while ((got = poll(&ready, 1, left > 0 ? (int)left : 0)) < 0 && errno == EINTR)
+    left = (until - bp_worker_now()) / 1000000;
+  return got > 0;
+}
+
 /* Waits for the worker's first packet, and takes its pidfd. */
 static int32_t receive_hello(BpSession *session) {
-  struct pollfd ready = {.fd = session->socket, .events = POLLIN};
   BpWorkerPacket packet = {.magic = 0};
   struct iovec bytes = {&packet, sizeof packet};
   union {
@@ -567,7 +576,7 @@ static int32_t receive_hello(BpSession *session) {
                            .msg_control = &control,
                            .msg_controllen = sizeof control};
   ssize_t got = -1;
-  if (poll(&ready, 1, HELLO_MS) > 0)
+  if (has_packet(session->socket))
     got = recvmsg(session->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
   if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -625,6 +626,41 @@ static void test_lost_workers_leave_no_descriptors(void) {
   g_assert_cmpint(count_descriptors(), ==, before);
 }
 
+/* A new worker starts while the program has a pipe that programs inherit. */
+static void test_worker_keeps_no_descriptor_of_the_program(void) {
+  int ends[2];
+  g_assert_cmpint(pipe(ends), ==, 0);
+  choose_device();
+  assert_kernel_loses_device("segv", "crashed");
+  choose_device();
+  close(ends[1]);
+  struct pollfd reader = {.fd = ends[0], .events = POLLIN};
+  g_assert_cmpint(poll(&reader, 1, 5000), ==, 1);
+  close(ends[0]);
+}
+
+static void ignore_signal(int number) {
+  (void)number;
+}
+
+/* A profiler interrupts the program's waits thousands of times a second. */
+static void test_worker_starts_while_signals_interrupt_the_program(void) {
+  const struct sigaction action = {.sa_handler = ignore_signal};
+  const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+  struct sigaction before;
+  choose_device();
+  assert_ok(sigaction(SIGALRM, &action, &before));
+  assert_ok(setitimer(ITIMER_REAL, &often, NULL));
+  for (int i = 0; i < 3; i++) {
+    kill(find_worker(device), SIGKILL);
+    assert_error(launch(device, "fail", NULL, 0), BP_ERROR_DEVICE_LOST, "was killed");
+    choose_device();
+  }
+  assert_ok(setitimer(ITIMER_REAL, &never, NULL));
+  assert_ok(sigaction(SIGALRM, &before, NULL));
+  assert_works(device);
+}
+
 /* ---- The worker's rights ----------------------------------------------------------------- */
 
 static void test_worker_makes_no_file_outside_of_caches(void) {
@@ -775,6 +811,9 @@ int main(int argc, char **argv) {
   TEST("worker-makes-no-file-outside-of-caches", test_worker_makes_no_file_outside_of_caches);
   TEST("worker-sends-no-signal-to-its-host", test_worker_sends_no_signal_to_its_host);
   TEST("lost-workers-leave-no-descriptors", test_lost_workers_leave_no_descriptors);
+  TEST("worker-starts-while-signals-interrupt-the-program",
+       test_worker_starts_while_signals_interrupt_the_program);
+  TEST("worker-keeps-no-descriptor-of-the-program", test_worker_keeps_no_descriptor_of_the_program);
   TEST("child-of-a-fork-gets-errors-and-the-parent-goes-on",
        test_child_of_a_fork_gets_errors_and_the_parent_goes_on);
   TEST("worker-ends-with-its-host", test_worker_ends_with_its_host);

@@ -39,6 +39,13 @@ diagnoses() {
     grep -F "take the plugin off the list in BACKPLANE_ISOLATE" "$work/doctor" && grep -F "provides runtime.isolate" "$work/doctor"
 }
 
+# The worker's user may have one process, so the program cannot make the child that serves.
+names_the_limit_of_processes() {
+  printf '#!/bin/sh\nexec %s prlimit --nproc=1:1 "%s" "$@"\n' "$as_nobody" "$worker" >"$work/limited" && chmod +x "$work/limited" &&
+    BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=$work/limited LD_LIBRARY_PATH=$top_builddir/.libs \
+      fails 1 "it cannot start a process: Resource temporarily unavailable" "$backplane" inspect device simdev
+}
+
 lists_none() {
   "$backplane" list >"$work/list" && ! grep -F "(isolated)" "$work/list"
 }
@@ -59,6 +66,12 @@ BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/nowhere/worker ok "a program 
   ends_saying 1 "/nowhere/worker: No such file or directory; install it, or name it in BACKPLANE_WORKER_PROGRAM" "$backplane" inspect device simdev
 BACKPLANE_ISOLATE=simdev BACKPLANE_WORKER_PROGRAM=/bin/true ok "another program is refused" \
   ends_saying 1 "does not greet" "$backplane" inspect device simdev
+worker=$top_builddir/.libs/backplane-worker
+as_nobody=
+[ "$(id -u)" != 0 ] || as_nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
+if $as_nobody test -x "$worker" && $as_nobody prlimit --nproc=1:1 true; then
+  ok "a limit of processes is named" names_the_limit_of_processes
+fi
 for device in simdev opencl vulkan; do
   has "$device" || continue
   ok "$device says of itself what it says in one process" says_the_same "$device"

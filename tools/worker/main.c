@@ -176,17 +176,28 @@ static void set_environment(int is_tried) {
     setenv("BACKPLANE_PLUGIN_DEADLINE", "0", 1);
 }
 
-/* Continues in a child. */
+/* Continues in a child. Without a child the exit status is the errno, by which the host knows the
+ * reason. */
 static void leave_parent(void) {
   pid_t child = fork();
   if (child)
-    _exit(child < 0 ? 1 : 0);
+    _exit(child < 0 ? errno : 0);
   setsid();
+}
+
+/* Closes descriptors that the calling program left open by accident: the worker may live as long as
+ * that program, and the other end of a pipe would see no end. */
+static void close_others(void) {
+  if (!syscall(SYS_close_range, BP_WORKER_SOCKET + 1, ~0u, 0))
+    return;
+  for (int fd = BP_WORKER_SOCKET + 1; fd < 1024; fd++)
+    close(fd);
 }
 
 /* Serves a host on this machine; `command` is that of a relay, or NULL. */
 static _Noreturn void serve_host(const char *name, const char *number, char **command) {
   worker_name = name;
+  close_others();
   int host = (int)syscall(SYS_pidfd_open, atoi(number), 0);
   fcntl(BP_WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
   if (host >= 0)
