@@ -5,14 +5,14 @@
 noinst_LIBRARIES += tools/libcommand.a
 tools_libcommand_a_SOURCES = tools/command.h tools/output.c tools/element.c tools/claims.c tools/model.c \
 	tools/shape.c tools/target.c tools/picture.c tools/archive.c tools/value.c tools/manual.c \
-	tools/table.c
+	tools/table.c tools/temporary.c
 tools_libcommand_a_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS) $(TURBOJPEG_CFLAGS) $(ZLIB_CFLAGS)
 command_libs = tools/libcommand.a $(LDADD) $(JANSSON_LIBS) $(LIBPNG_LIBS) $(TURBOJPEG_LIBS) $(ZLIB_LIBS) -lm
 
 bin_PROGRAMS += backplane
 backplane_SOURCES = tools/backplane.c tools/check_target.c tools/difference.c tools/sides.c tools/onnx.c tools/onnxruntime.c tools/timing.c \
 	tools/ceiling.c tools/cmd_list.c tools/cmd_doctor.c tools/cmd_inspect.c tools/cmd_targets.c tools/cmd_compile.c \
-	tools/temporary.c tools/cmd_run.c tools/cmd_compare.c tools/cmd_cache.c tools/cmd_demo.c tools/cmd_bench.c tools/cmd_profile.c tools/cmd_report.c tools/cmd_verify.c tools/cmd_new_plugin.c
+	tools/cmd_run.c tools/cmd_compare.c tools/cmd_cache.c tools/cmd_demo.c tools/cmd_bench.c tools/cmd_profile.c tools/cmd_report.c tools/cmd_verify.c tools/cmd_new_plugin.c
 nodist_backplane_SOURCES = $(embedded_headers)
 backplane_CPPFLAGS = $(AM_CPPFLAGS) -DBP_SDK_DIR='"$(pkgdatadir)/sdk"' -DBP_DIGITS_DIR='"$(pkgdatadir)/examples/digits"'
 backplane_LDADD = libbackplane-conformance.la $(command_libs)

@@ -22,6 +22,9 @@ static struct {
 
 static int num_entries;
 
+/* The actions before handle_signals, by signal. */
+static struct sigaction earlier[SIGTERM + 1];
+
 /* ---- Removing ---------------------------------------------------------------------------- */
 
 /* The signal handler calls these functions, so they call only async-signal-safe functions. */
@@ -50,24 +53,33 @@ static void remove_path(const char *path) {
   }
 }
 
+/* The earlier action follows. If it is LLVM's handler, that handler may call this one again, which
+ * then ends the program. */
 static void remove_all_and_end(int number) {
+  const struct sigaction action = earlier[number];
   for (int i = 0; i < MAX_PATHS; i++)
     if (atomic_load(&entries[i].is_live))
       remove_path(atomic_load(&entries[i].path));
-  signal(number, SIG_DFL);
+  earlier[number] = (struct sigaction){.sa_handler = SIG_DFL};
+  sigaction(number, &action, NULL);
   raise(number); /* takes effect when this handler returns */
 }
 
 /* ---- The commands' part ------------------------------------------------------------------ */
 
-/* A signal that is ignored, as by nohup, stays ignored. */
+/* A signal that is ignored, as by nohup, stays ignored. Code generators, such as LLVM, may have
+ * handlers of their own. */
 static void handle_signals(void) {
   static const int signals[] = {SIGHUP, SIGINT, SIGTERM};
   const struct sigaction action = {.sa_handler = remove_all_and_end};
   struct sigaction before;
-  for (size_t i = 0; i < G_N_ELEMENTS(signals); i++)
-    if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
-      sigaction(signals[i], &action, NULL);
+  for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
+    if (sigaction(signals[i], NULL, &before) != 0 || before.sa_handler == SIG_IGN ||
+        before.sa_handler == remove_all_and_end)
+      continue;
+    earlier[signals[i]] = before;
+    sigaction(signals[i], &action, NULL);
+  }
 }
 
 void temporary_add(const char *path) {
