@@ -38,3 +38,15 @@ unary() {
 relu() {
   unary Relu "$@"
 }
+
+# sum_with_file FILE: an ONNX model of y = x + w. The elements of w are the last 8 of the 136 bytes of the file.
+sum_with_file() {
+  local about places tensor node
+  about=$(part 12 "$(part 0a "0801$(part 12 "$(part 0a 0802)")")")
+  places=$(part 6a "$(part 0a "$(digits_of location)")$(part 12 "$(digits_of "$1")")")
+  places+=$(part 6a "$(part 0a "$(digits_of offset)")$(part 12 "$(digits_of 128)")")
+  tensor=$(part 2a "08021001$(part 42 77)${places}7001")
+  node=$(part 0a "$(part 0a 78)$(part 0a 77)$(part 12 79)$(part 22 "$(digits_of Add)")")
+  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$node$(part 12 67)$tensor$(part 5a "$(part 0a 78)$about")$(
+    part 62 "$(part 0a 79)$about")")" | sed 's/../\\x&/g')"
+}

@@ -4,6 +4,7 @@
 # written results stay when a rank dies or hangs.
 set -u
 . "$top_srcdir/tests/tap.sh"
+. "$top_srcdir/tests/tools/onnx.sh"
 digits=$top_srcdir/examples/digits
 mpi=$top_builddir/backplane-mpi
 [ -x "$mpi" ] || { echo "1..0 # SKIP backplane-mpi is not built"; exit; }
@@ -81,6 +82,40 @@ results_in_place_of_the_item() {
     says_once 2 "would replace it" job 1 "$digits/digits.onnx" --device cpu --output "$work/in-place" --resume \
       "$work/in-place/item.npz" &&
     cmp "$work/results/7-3710.npz" "$work/in-place/item.npz"
+}
+
+# An .npz file with the name of a result has the model's weights, and another is no archive.
+results_in_place_of_other_files() {
+  local folder=$work/others reads="a.npz would replace a file that the command reads"
+  mkdir "$folder" && sum_with_file a.npz >"$folder/sum.onnx" && { printf PK && head -c 134 /dev/zero; } >"$folder/a.npz" &&
+    echo notes >"$folder/b.npz" && cp -r "$folder" "$work/others-before" &&
+    says_once 2 "$reads" job 1 "$folder/sum.onnx" --device cpu --output "$folder" a.npy &&
+    says_once 2 "b.npz would replace a file that is no .npz file" job 1 "$folder/sum.onnx" --device cpu --output "$folder" b.npy &&
+    diff -r "$folder" "$work/others-before"
+}
+
+# The C compiler ends the program while it links the library.
+nothing_left_of_a_signal() {
+  mkdir "$work/ended" "$work/ended/tmp" "$work/ended/results" &&
+    printf '#!/bin/sh\ncase "$*" in *-shared*) ls "$TMPDIR_OF_JOB" >"%s"; kill -TERM "$JOB";; esac\nexec cc "$@"\n' "$work/ended/seen" \
+      >"$work/ended/cc" && chmod +x "$work/ended/cc" || return
+  TMPDIR=$work/ended/tmp TMPDIR_OF_JOB=$work/ended/tmp BACKPLANE_CC=$work/ended/cc sh -c 'JOB=$$ exec "$@"' - \
+    "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/ended/results" "$digits"/images/7*.png && return 1
+  grep '^backplane-mpi-' "$work/ended/seen" && ! ls "$work/ended/tmp" | grep '^backplane-mpi-'
+}
+
+lost_output() {
+  mkdir "$work/lost" &&
+    fails 1 "backplane-mpi: cannot write the output: " sh -c '"$@" >/dev/full' - \
+      "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/lost" "$digits"/images/7*.png
+}
+
+# German writes numbers with a comma.
+json_in_german() {
+  mkdir "$work/german" && LOCPATH=$work/locale LC_ALL=de_DE.UTF-8 job 1 "$digits/digits.onnx" --device cpu --json \
+    --output "$work/german" "$digits"/images/7*.png >"$work/said" || return
+  cat "$work/said"
+  grep -qE '"seconds": [0-9]+\.[0-9]+$' "$work/said" && ! grep -E '[0-9],[0-9]' "$work/said"
 }
 
 # Two devices, four ranks: each device has two ranks.
@@ -185,6 +220,12 @@ ok "a library is mapped by the ranks" from_library
 ok "an item that cannot be read is named, and the others are computed" bad_item
 ok "two items of one name are refused before any work" two_of_a_name
 ok "results that would replace their item are refused before any work" results_in_place_of_the_item
+ok "results replace no file of the model, and no file of another kind" results_in_place_of_other_files
+ok "nothing is left in the folder for temporary files of a job that a signal ends" nothing_left_of_a_signal
+ok "output that cannot be written is an error" lost_output
+if mkdir "$work/locale" && localedef -i de_DE -f UTF-8 "$work/locale/de_DE.UTF-8" >/dev/null 2>&1; then
+  ok "JSON has points in numbers in any locale" json_in_german
+fi
 ok "a missing model is reported once" says_once 1 "/nowhere/model.onnx" job 3 /nowhere/model.onnx --device cpu --output "$work/none" a.npy
 ok "a missing library is reported once" says_once 1 "/nowhere/model.so" job 3 /nowhere/model.so --device cpu --output "$work/none" a.npy
 ok "a missing folder is reported once" says_once 1 "make it first" "$launcher" -n 2 "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/nowhere" a.png

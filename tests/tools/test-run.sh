@@ -191,6 +191,16 @@ names_of_archives() {
   fails 1 "has 65532 bytes, and in an archive it has at most 65531" "$backplane" run "$work/long.onnx" --input 'x=[1,2,3,4]' -o "$work/long.npz"
 }
 
+# A name has at most 255 bytes.
+longest_names() {
+  local name
+  name=$(printf 'y%.0s' {1..251})
+  unary Relu 01 "$(part 0a 0804)" "$name" >"$work/longest.onnx" && mkdir "$work/longest" &&
+    "$backplane" run "$work/longest.onnx" --input 'x=[1,2,3,4]' --output "$work/longest" &&
+    "$backplane" run "$work/longest.onnx" --input 'x=[1,2,3,4]' --output "$work/longest/$name.npz" --expect "$name=$work/longest/$name.npy" &&
+    [ "$(ls -A "$work/longest")" = "$(printf '%s\n' "$name.npy" "$name.npz")" ]
+}
+
 # A written file can be read again, by its name.
 archive_of_outputs() {
   "$backplane" run "$work/four.onnx" --input "$work/x.npz" -o "$work/y.npz" &&
@@ -305,18 +315,6 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
-# An ONNX model of y = x + w. The elements of w are the last 8 of the 136 bytes of the file y.npy.
-sum_with_file() {
-  local about places tensor node
-  about=$(part 12 "$(part 0a "0801$(part 12 "$(part 0a 0802)")")")
-  places=$(part 6a "$(part 0a "$(digits_of location)")$(part 12 "$(digits_of y.npy)")")
-  places+=$(part 6a "$(part 0a "$(digits_of offset)")$(part 12 "$(digits_of 128)")")
-  tensor=$(part 2a "08021001$(part 42 77)${places}7001")
-  node=$(part 0a "$(part 0a 78)$(part 0a 77)$(part 12 79)$(part 22 "$(digits_of Add)")")
-  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$node$(part 12 67)$tensor$(part 5a "$(part 0a 78)$about")$(
-    part 62 "$(part 0a 79)$about")")" | sed 's/../\\x&/g')"
-}
-
 # Expected values are read before the run. An output replaces no file that the command reads, and no file of another
 # kind: a model may read it.
 keeps_what_it_reads() {
@@ -327,7 +325,7 @@ keeps_what_it_reads() {
     "$backplane" report "$kept/m.so" --device cpu --seconds 0 --json >"$kept/earlier.json" &&
     unary Relu 01 "$(part 0a 0802)" >"$kept/relu.onnx" &&
     "$backplane" run "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --output "$kept" &&
-    sum_with_file >"$kept/sum.onnx" && mkdir "$kept/dump" &&
+    sum_with_file y.npy >"$kept/sum.onnx" && mkdir "$kept/dump" &&
     "$backplane" profile "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --seconds 0 --dump-dir "$kept/dump" || return
   for file in data.html data.json data.npz data/logits.npy; do
     mkdir -p "$kept/data" && echo weights >"$kept/$file" || return
@@ -372,6 +370,7 @@ raises_the_stack() {
 ok low-limit-of-the-stack-is-raised raises_the_stack
 
 ok outputs-become-an-archive archive_of_outputs
+ok outputs-may-have-the-longest-names longest_names
 ok difference-says-the-largest-and-where says_the_largest_and_where
 ok tolerance-is-that-of-numpy tolerance_is_numpys
 ok infinity-matches-itself-alone infinities

@@ -94,8 +94,17 @@ static gboolean is_one_file(const char *a, const char *b) {
          of_a.st_ino == of_b.st_ino;
 }
 
+/* Checks that results replace neither a file of the model nor a file of another kind. */
+static int check_result(const Dealer *self, const char *output) {
+  char *const models[] = {self->options->model, NULL};
+  const ModelOptions none = {.library = NULL};
+  return model_check_output("--output", output, models, &none) < 0
+             ? -1
+             : command_check_kind("--output", output, "PK", ".npz file");
+}
+
 /* Makes all items, in order. Two items with one output file, and results that would replace an
- * input, are errors. */
+ * input, a file of the model or a file of another kind, are errors. */
 static int list_items(Dealer *self) {
   GHashTable *outputs = g_hash_table_new(g_str_hash, g_str_equal);
   int status = 0;
@@ -116,7 +125,7 @@ static int list_items(Dealer *self) {
     g_hash_table_insert(outputs, item->output, item);
     if (self->options->resumes && g_file_test(item->output, G_FILE_TEST_EXISTS))
       finish(self, item, ITEM_SKIPPED);
-    else
+    else if (status == 0 && (status = check_result(self, item->output)) == 0)
       g_queue_push_tail(&self->waiting, GUINT_TO_POINTER(self->items->len - 1));
   }
   g_hash_table_destroy(outputs);

@@ -155,6 +155,7 @@ static int run_command(Rank *rank, int argc, char **argv) {
   if (rank->index != 0 && status == EXIT_OK)
     status = parse_options(&argc, &argv, &options);
   if (status == EXIT_OK) {
+    options.model = argv[1];
     add_arguments(&options, argv + 2);
     status = run_job(rank, argv[1], &options);
   }
@@ -187,7 +188,7 @@ static gboolean answer_alone(int argc, char **argv, int *status) {
 
 int main(int argc, char **argv) {
   int status, level;
-  setlocale(LC_ALL, "");
+  setlocale(LC_CTYPE, "");
   command_begin(argv);
   if (answer_alone(argc, argv, &status))
     return status;
@@ -200,6 +201,8 @@ int main(int argc, char **argv) {
   Rank rank;
   rank_find(&rank);
   status = run_command(&rank, argc - 1, argv + 1);
+  if (status != EXIT_USAGE && !command_flush())
+    status = EXIT_FAIL;
   rank_clear(&rank);
   MPI_Finalize();
   return status;

@@ -129,6 +129,7 @@ int place_make_folder(Place *place) {
     g_error_free(error);
     return -1;
   }
+  temporary_add(place->folder);
   g_free(place->path);
   place->path = g_build_filename(place->folder, "model.so", NULL);
   return 0;
@@ -174,10 +175,8 @@ static void share_path(const Rank *rank, Place *place) {
 }
 
 void place_clear(Place *place) {
-  if (place->folder) {
-    g_unlink(place->path);
-    g_rmdir(place->folder);
-  }
+  if (place->folder)
+    temporary_remove(place->folder);
   if (place->file)
     g_mapped_file_unref(place->file);
   g_free(place->folder);

@@ -14,6 +14,7 @@
 typedef struct Options {
   char *device;
   OnnxOptions onnx;
+  char *model;   /* a file; borrowed */
   char **inputs; /* files */
   char *output;  /* a folder */
   gboolean resumes;
