@@ -142,6 +142,16 @@ static char *suggest_option(const GError *error, const GOptionEntry *entries) {
   return text;
 }
 
+/* GLib leaves "--" where it is before an argument that begins with a dash. */
+static void drop_separator(int *argc, char **argv) {
+  for (int i = 1; i + 1 < *argc; i++)
+    if (strcmp(argv[i], "--") == 0 && *argv[i + 1] == '-') {
+      memmove(argv + i, argv + i + 1, (size_t)(*argc - i - 1) * sizeof *argv);
+      argv[--*argc] = NULL;
+      return;
+    }
+}
+
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
   static const GOptionEntry common[] = {
@@ -169,8 +179,10 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
     g_error_free(error);
   }
   g_option_context_free(context);
-  if (ok)
+  if (ok) {
+    drop_separator(argc, *argv);
     keep_stdout();
+  }
   has_begun = ok;
   return ok;
 }

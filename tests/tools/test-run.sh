@@ -191,6 +191,13 @@ names_of_archives() {
   fails 1 "has 65532 bytes, and in an archive it has at most 65531" "$backplane" run "$work/long.onnx" --input 'x=[1,2,3,4]' -o "$work/long.npz"
 }
 
+# After "--" a file may have any name.
+names_with_dashes() {
+  mkdir "$work/dashes" && cp "$work/four.onnx" "$work/dashes/-x.onnx" || return
+  (cd "$work/dashes" && "$backplane" run --input 'x=[1,2,3,4]' -o -y.npz -- -x.onnx && "$backplane" compile -o -x.so -- -x.onnx &&
+    "$backplane" run --input 'x=[1,2,3,4]' --expect y=-y.npz -- -x.so && fails 2 "run takes one model" "$backplane" run -- -x.so --json)
+}
+
 # A name has at most 255 bytes.
 longest_names() {
   local name
@@ -370,6 +377,7 @@ raises_the_stack() {
 ok low-limit-of-the-stack-is-raised raises_the_stack
 
 ok outputs-become-an-archive archive_of_outputs
+ok files-after-the-separator-may-begin-with-a-dash names_with_dashes
 ok outputs-may-have-the-longest-names longest_names
 ok difference-says-the-largest-and-where says_the_largest_and_where
 ok tolerance-is-that-of-numpy tolerance_is_numpys
