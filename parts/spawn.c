@@ -138,7 +138,7 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
  * intermediate process, `error` stays ECHILD. */
 typedef struct Between {
   const Prepared *prepared;
-  int has_own_files;
+  int has_own_descriptors;
   int error;
   int status;
   atomic_int state; /* a futex: the kernel stores ENDED at the end of the process */
@@ -160,8 +160,9 @@ static int limit_time(const BpSpawn *what, pid_t pid) {
   return is_late ? ETIMEDOUT : 0;
 }
 
-/* Closes the copies of all descriptors of this process: the other end of a pipe that this process
- * closes would see no end until the program has ended, and a file would stay locked. */
+/* Closes the intermediate process' copies of the application's descriptors. Otherwise the reader of
+ * a pipe whose other end the application closes would wait until the program has ended, and a file
+ * would stay locked. The program itself inherits the descriptors without FD_CLOEXEC. */
 static void close_copies(void) {
   if (!syscall(SYS_close_range, 0, ~0u, 0))
     return;
@@ -172,7 +173,7 @@ static void close_copies(void) {
 static void start_and_wait(Between *between) {
   pid_t pid;
   int error = start(between->prepared, &pid);
-  if (between->has_own_files)
+  if (between->has_own_descriptors)
     close_copies();
   atomic_store(&between->state, RUNNING);
   syscall(SYS_futex, &between->state, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -198,7 +199,7 @@ static int run_between(void *context) {
   const struct sigaction as_ever = {.sa_handler = SIG_DFL};
   Between *between = context;
   sigaction(SIGCHLD, &as_ever, NULL);
-  between->has_own_files = 1;
+  between->has_own_descriptors = 1;
   start_and_wait(between);
   return 0;
 }

@@ -7,9 +7,9 @@
 # tests/tap.sh has the functions that scripts share. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la
 # with LDFLAGS_TEST_PLUGIN; the plugin is then tests/plugins/.libs/odd.so. A program that tests start is in check_PROGRAMS.
 #
-# ./quickstart check runs a test once: under the address sanitizer, which finds more; or in the plain build, if the test is
-# in slow_tests, because it is slow under the sanitizers, or in plain_tests, because the sanitizers prevent some of its
-# cases. It also runs thread_tests under the thread sanitizer. A test that takes minutes is in long_programs or
+# ./quickstart check runs a test under the address sanitizer, which finds more. A test in slow_tests, which is slow under
+# the sanitizers, runs in the plain build instead; a test in plain_tests, some of whose cases the sanitizers prevent, runs in
+# both. thread_tests also run under the thread sanitizer. A test that takes minutes is in long_programs or
 # long_scripts: `make check-quick` leaves these and slow_tests out, and `make check` starts them first, so that other tests
 # run beside them.
 

@@ -142,10 +142,11 @@ static char *suggest_option(const GError *error, const GOptionEntry *entries) {
   return text;
 }
 
-/* GLib leaves "--" where it is before an argument that begins with a dash. */
+/* GLib removes "--" only if no later argument begins with a dash. The first one is the separator.
+ */
 static void drop_separator(int *argc, char **argv) {
-  for (int i = 1; i + 1 < *argc; i++)
-    if (strcmp(argv[i], "--") == 0 && *argv[i + 1] == '-') {
+  for (int i = 1; i < *argc; i++)
+    if (strcmp(argv[i], "--") == 0) {
       memmove(argv + i, argv + i + 1, (size_t)(*argc - i - 1) * sizeof *argv);
       argv[--*argc] = NULL;
       return;
@@ -545,13 +546,15 @@ char *value_to_text(const BpValue *value) {
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-/* Writes and closes a file that is open as `fd`; -1: it is not open. -1 with errno. */
+/* Writes to a descriptor and closes it. A negative `fd` is an open that failed. -1 with errno. */
 static int write_and_close(int fd, const char *bytes, gsize size) {
   FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
   gboolean is_written = file && fwrite(bytes, 1, size, file) == size;
   int error = errno;
+  if (!file && fd >= 0)
+    close(fd);
   gboolean is_closed = file && fclose(file) == 0;
-  if (file && !is_written)
+  if (!is_written)
     errno = error;
   return is_written && is_closed ? 0 : -1;
 }

@@ -53,8 +53,8 @@ static void remove_path(const char *path) {
   }
 }
 
-/* The earlier action follows. If it is LLVM's handler, that handler may call this one again, which
- * then ends the program. */
+/* Then the action that was set before runs. LLVM's handler may call this handler again, which then
+ * ends the program. */
 static void remove_all_and_end(int number) {
   const struct sigaction action = earlier[number];
   for (int i = 0; i < MAX_PATHS; i++)

@@ -953,7 +953,8 @@ static void write_body(Program *program, const BpGroup *group, int32_t index, co
 }
 
 /* Copies the values that a node's bodies capture, its inputs from `captured` on, to the target's
- * device. The copies come before the first jump: a body may not run, or not first. */
+ * device. The copies come before the first jump: if a body that made them did not run, later
+ * code would read an empty register. */
 static void bring_captured(Program *program, const BpGraphNode *node, size_t captured) {
   for (size_t i = captured; i < (size_t)node->num_inputs; i++)
     value_argument(program, node->inputs[i]);

@@ -96,12 +96,18 @@ static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, cons
   return result;
 }
 
-/* Whether the finite weights stay finite after a product or quotient with a constant: infinite
- * weights make a sum over zeros NaN. */
+/* The largest finite number of a type. */
+static double largest(BpDataType dtype) {
+  if (dtype.bits == 16)
+    return dtype.code == BP_DTYPE_FLOAT ? 65504 : 0x1.FEp127; /* or bfloat16 */
+  return dtype.bits == 64 ? DBL_MAX : (double)FLT_MAX;
+}
+
+/* Whether the finite weights stay finite after a product or quotient with a constant: an infinite
+ * weight times a zero input is NaN. */
 static int stay_finite(const BpGraphNode *conv, char op, const BpGraphValue *constant) {
   const BpGraphValue *weights = conv->inputs[1];
-  int is_half = weights->dtype.code == BP_DTYPE_FLOAT && weights->dtype.bits == 16;
-  double most = is_half ? 65504 : weights->dtype.bits == 64 ? DBL_MAX : (double)FLT_MAX;
+  double most = largest(weights->dtype);
   for (int64_t i = 0, n = bp__value_num_elements(weights); i < n; i++) {
     double weight = bp__value_get_float(weights, i);
     double other = channel_value(constant, weight_channel(conv, i));

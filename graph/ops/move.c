@@ -482,7 +482,7 @@ static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const B
   return x_add(ir, i, x_index(ir, first));
 }
 
-/* The element of a tensor of any rank that has one. */
+/* Reads the only element of a tensor of any rank. */
 static const BpIrNode *read_single(BpTe *te, BpTeTensor *tensor) {
   const BpIrNode *zeros[BP_GRAPH_MAX_NDIM];
   for (int32_t i = 0; i < BP_GRAPH_MAX_NDIM; i++)

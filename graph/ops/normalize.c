@@ -144,8 +144,8 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The least norm of a row that is not zero. Processors may flush subnormal numbers of float32 to 0,
- * and compute bfloat16 in float32. */
+/* The least norm of a row that is not zero. Processors may flush subnormal numbers of float32 to 0;
+ * bfloat16 is computed in float32. */
 static double least_norm(BpDataType dtype) {
   if (dtype.bits == 64)
     return DBL_MIN;

@@ -187,8 +187,7 @@ BP_ROW_SCALAR(gelu) {
   return x_mul(ir, x_mul(ir, x, number(ir, x, 0.5)), x_add(ir, inner, number(ir, x, 1)));
 }
 
-/* Whether x is less than a number. The limits of an integer type are compared as numbers: the bound
- * may be beyond them. */
+/* Whether x is less than `bound`, which may lie outside the range of x's integer type. */
 static const BpIrNode *is_below(BpIrModule *ir, const BpIrNode *x, double bound) {
   BpDataType dtype = x_dtype(x);
   int is_signed = dtype.code == BP_DTYPE_INT;
@@ -201,7 +200,7 @@ static const BpIrNode *is_below(BpIrModule *ir, const BpIrNode *x, double bound)
                                                               : x_lt(ir, x, number(ir, x, bound));
 }
 
-/* x plus a number. The sum of an integer and a fraction is rounded to zero. */
+/* x plus a number. The sum of an integer and a fraction is rounded toward zero. */
 static const BpIrNode *plus(BpIrModule *ir, const BpIrNode *x, double addend) {
   double whole = is_float(x) ? addend : floor(addend);
   const BpIrNode *sum = x_add(ir, x, number(ir, x, whole));

@@ -246,7 +246,7 @@ BP_ROW_EXPAND(constant_of_shape) {
     return -1;
   if (bp__value_num_elements(value) != 1)
     return bp__op_bad(node, "its value has more than one element");
-  if (bp__extents_any_open(shape, ndim) || value->dtype.bits < 8) { /* several in one byte */
+  if (bp__extents_any_open(shape, ndim) || value->dtype.bits < 8) { /* elements share bytes */
     value = bp__op_reshape(graph, node, value, NULL, 0);
     node->outputs[0] = bp__op_binary(graph, node, "Expand", value, node->inputs[0]);
     return node->outputs[0] ? 0 : -1;

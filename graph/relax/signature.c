@@ -131,7 +131,8 @@ static int has_one_writer(const Reading *reading, int64_t reg) {
 }
 
 /* The last call before instruction `before` that writes a register, or NULL. Behind a jump another
- * call may have written the register, so only a register with one writer is looked for there. */
+ * call may have written the register, so there only a register with one writer is
+ * accepted. */
 static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *before,
                                              const BpRelaxArg *arg) {
   int has_jumped = 0;

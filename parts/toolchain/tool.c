@@ -125,7 +125,8 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
   return 0;
 }
 
-/* Runs the compiler in a directory with enough space, which the first may turn out not to have. */
+/* Runs the compiler; once more in the folder for temporary files if its directory in the cache was
+ * removed or is full. */
 static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log,
                         int *status) {
   BpCache cache;

@@ -131,12 +131,21 @@ static void free_resources(BpSession *session) {
   session->socket = session->pidfd = -1;
 }
 
+/* Waits until a descriptor has input, whatever signals the application handles meanwhile. */
+static int has_input(int fd, int milliseconds) {
+  struct pollfd ready = {.fd = fd, .events = POLLIN};
+  int64_t until = bp_worker_now() + milliseconds * INT64_C(1000000), left = milliseconds;
+  int got;
+  while ((got = poll(&ready, 1, left > 0 ? (int)left : 0)) < 0 && errno == EINTR)
+    left = (until - bp_worker_now()) / 1000000;
+  return got > 0;
+}
+
 /* Reaps the worker if it became a child of this process. A worker becomes a child only if this
  * process adopts orphans (the first process of a container). */
 static void reap(int pidfd) {
-  struct pollfd end = {.fd = pidfd, .events = POLLIN};
   siginfo_t info;
-  poll(&end, 1, 1000);
+  has_input(pidfd, 1000);
   waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG);
 }
 
@@ -553,16 +562,6 @@ static int32_t raise_start(const char *label, const char *doing) {
                          strerror(errno));
 }
 
-/* Waits until a packet arrives, whatever signals the application handles meanwhile. */
-static int has_packet(int socket) {
-  struct pollfd ready = {.fd = socket, .events = POLLIN};
-  int64_t until = bp_worker_now() + HELLO_MS * INT64_C(1000000), left = HELLO_MS;
-  int got;
-  while ((got = poll(&ready, 1, left > 0 ? (int)left : 0)) < 0 && errno == EINTR)
-    left = (until - bp_worker_now()) / 1000000;
-  return got > 0;
-}
-
 /* Waits for the worker's first packet, and takes its pidfd. */
 static int32_t receive_hello(BpSession *session) {
   BpWorkerPacket packet = {.magic = 0};
@@ -576,7 +575,7 @@ static int32_t receive_hello(BpSession *session) {
                            .msg_control = &control,
                            .msg_controllen = sizeof control};
   ssize_t got = -1;
-  if (has_packet(session->socket))
+  if (has_input(session->socket, HELLO_MS))
     got = recvmsg(session->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
   if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))

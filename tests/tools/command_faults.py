@@ -54,7 +54,7 @@ READERS = {
     "bench": ["bench", "model.so", "--device", "cpu", "--seconds", "0", "--json"],
     "cache": ["cache", "size", "--json"],
 }
-# The calls without which the entries of a folder cannot be read and so not removed: a later process removes them.
+# If one of these calls fails, a folder cannot be read and emptied. A later process removes it.
 LISTING = ("newfstatat", "getdents64")
 TEMPORARY = r"tmp/|.*\.backplane-[0-9a-f]{16}$"
 

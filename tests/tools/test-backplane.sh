@@ -231,9 +231,11 @@ dump_is_complete_or_an_error() {
 }
 
 # Without standard streams, no file that the command opens has the descriptor 0, 1 or 2: a message would go into the
-# file. The compiler of this test shows these descriptors of the command.
+# file. The compiler of this test shows these descriptors of the command. The compiler's parent is a process without
+# descriptors, a child of the command.
 fills_standard_streams() {
-  printf '#!/bin/sh\nfor fd in 0 1 2; do readlink /proc/$PPID/fd/$fd; done >>"%s"\nexec cc "$@"\n' "$work/streams" >"$work/watched-cc" &&
+  printf '#!/bin/sh\ncommand=$(sed -n "s/^PPid:[^0-9]*//p" /proc/$PPID/status)\nfor fd in 0 1 2; do readlink /proc/$command/fd/$fd; done >>"%s"\nexec cc "$@"\n' \
+    "$work/streams" >"$work/watched-cc" &&
     chmod +x "$work/watched-cc" &&
     BACKPLANE_CC=$work/watched-cc BACKPLANE_CACHE_DIR=$work/streams-cache "$backplane" compile "$digits/digits.onnx" --target c \
       --shape $shape -o "$work/streams.so" <&- 2>&- && sort -u "$work/streams" && [ "$(sort -u "$work/streams")" = /dev/null ]

@@ -71,6 +71,8 @@ as_nobody=
 [ "$(id -u)" != 0 ] || as_nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
 if $as_nobody test -x "$worker" && $as_nobody prlimit --nproc=1:1 true; then
   ok "a limit of processes is named" names_the_limit_of_processes
+else
+  skip "a limit of processes is named" "the user nobody cannot run the worker, or processes cannot be limited"
 fi
 for device in simdev opencl vulkan; do
   has "$device" || continue
