@@ -189,8 +189,8 @@ static void test_cancelled_loop(void) {
   onnx_builder_free(builder);
 }
 
-/* A loop whose body computes h = i * x in float64, which the fallback runs, and of which both
- * branches of an If read the copy on the device. */
+/* A loop whose body computes h = i * x in float64, on the fallback's device. Both branches of an If
+ * in the body read the copy of h on the other device. */
 static char *save_loop_on_two_places(void) {
   OnnxBuilder *builder = onnx_builder_new(), *body = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "rows");
