@@ -138,7 +138,6 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
  * intermediate process, `error` stays ECHILD. */
 typedef struct Between {
   const Prepared *prepared;
-  int has_own_descriptors;
   int error;
   int status;
   atomic_int state; /* a futex: the kernel stores ENDED at the end of the process */
@@ -160,21 +159,14 @@ static int limit_time(const BpSpawn *what, pid_t pid) {
   return is_late ? ETIMEDOUT : 0;
 }
 
-/* Closes the intermediate process' copies of the application's descriptors. Otherwise the reader of
- * a pipe whose other end the application closes would wait until the program has ended, and a file
- * would stay locked. The program itself inherits the descriptors without FD_CLOEXEC. */
-static void close_copies(void) {
-  if (!syscall(SYS_close_range, 0, ~0u, 0))
-    return;
-  for (int fd = 0; fd < 1024; fd++)
-    close(fd);
-}
-
-static void start_and_wait(Between *between) {
+/* The intermediate process closes its copies of the application's descriptors. Otherwise the reader
+ * of a pipe whose other end the application closes would wait until the program has ended, and a
+ * file would stay locked. The program itself inherits the descriptors without FD_CLOEXEC. */
+static void start_and_wait(Between *between, int has_own_descriptors) {
   pid_t pid;
   int error = start(between->prepared, &pid);
-  if (between->has_own_descriptors)
-    close_copies();
+  if (has_own_descriptors)
+    closefrom(0);
   atomic_store(&between->state, RUNNING);
   syscall(SYS_futex, &between->state, FUTEX_WAKE, 1, NULL, NULL, 0);
   int late = error ? 0 : limit_time(between->prepared->what, pid);
@@ -189,18 +181,16 @@ static void start_and_wait(Between *between) {
  * this process. */
 static int start_between(Between *between, char *stack) {
   (void)stack;
-  start_and_wait(between);
+  start_and_wait(between, 0);
   return 0;
 }
 
 #else
 
-static int run_between(void *context) {
+static int run_between(void *between) {
   const struct sigaction as_ever = {.sa_handler = SIG_DFL};
-  Between *between = context;
   sigaction(SIGCHLD, &as_ever, NULL);
-  between->has_own_descriptors = 1;
-  start_and_wait(between);
+  start_and_wait(between, 1);
   return 0;
 }
 

@@ -413,21 +413,13 @@ static int watch(Child *child, pid_t host, Words *words, char *end, size_t size)
   return is_ended;
 }
 
-/* Closes descriptors that the calling program left open by accident. */
-static void close_others(void) {
-  if (!syscall(SYS_close_range, PLUGIN_FD + 1, ~0u, 0))
-    return;
-  for (int fd = PLUGIN_FD + 1; fd < 1024; fd++)
-    close(fd);
-}
-
 int main(int argc, char **argv) {
   sigset_t all;
   if (argc != 6 || atoi(argv[3]) <= 0)
     return 2;
   int milliseconds = atoi(argv[3]);
-  pid_t host = (pid_t)atol(argv[4]); /* the parent may have ended already */
-  close_others();
+  pid_t host = (pid_t)atol(argv[4]);     /* the parent may have ended already */
+  closefrom(PLUGIN_FD + 1);              /* the caller left descriptors open by accident */
   fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC); /* programs that the plugin starts must not inherit them */
   fcntl(PLUGIN_FD, F_SETFD, FD_CLOEXEC);
   sigfillset(&all);

@@ -132,8 +132,8 @@ static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
     for (int32_t k = 0; k <= rules[i].commutes; k++) {
       BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
       if (!is_foldable_conv(conv) || !is_per_channel(constant, conv) ||
-          (rules[i].is_scale && is_exact[node->outputs[0]->id] && !is_exact_factor(constant)) ||
-          (rules[i].is_scale && !stay_finite(conv->producer, rules[i].sign, constant)))
+          (rules[i].is_scale && ((is_exact[node->outputs[0]->id] && !is_exact_factor(constant)) ||
+                                 !stay_finite(conv->producer, rules[i].sign, constant))))
         continue;
       folded = fold(rewrite->graph, conv->producer, rules[i].sign, node->name, constant);
       if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))

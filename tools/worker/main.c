@@ -185,19 +185,12 @@ static void leave_parent(void) {
   setsid();
 }
 
-/* Closes descriptors that the calling program left open by accident: the worker may live as long as
- * that program, and the other end of a pipe would see no end. */
-static void close_others(void) {
-  if (!syscall(SYS_close_range, BP_WORKER_SOCKET + 1, ~0u, 0))
-    return;
-  for (int fd = BP_WORKER_SOCKET + 1; fd < 1024; fd++)
-    close(fd);
-}
-
-/* Serves a host on this machine; `command` is that of a relay, or NULL. */
+/* Serves a host on this machine; `command` is that of a relay, or NULL. The calling program may
+ * have left other descriptors open by accident. The worker may live as long as that program, and
+ * the other end of a pipe would see no end. */
 static _Noreturn void serve_host(const char *name, const char *number, char **command) {
   worker_name = name;
-  close_others();
+  closefrom(BP_WORKER_SOCKET + 1);
   int host = (int)syscall(SYS_pidfd_open, atoi(number), 0);
   fcntl(BP_WORKER_SOCKET, F_SETFD, FD_CLOEXEC);
   if (host >= 0)
