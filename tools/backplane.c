@@ -55,7 +55,7 @@ static void print_help(FILE *out) {
       "  BACKPLANE_TRIAL_PROGRAM    the program that tries new plugins out\n"
       "  BACKPLANE_NUM_THREADS      threads of the host\n"
       "  BACKPLANE_CACHE_DIR        the folder of the cache of compiled code\n"
-      "  BACKPLANE_CACHE_SIZE       the cache's limit in MiB; 0: no limit (1024)\n"
+      "  BACKPLANE_CACHE_SIZE       limit in MiB of each folder of the cache; 0: none (1024)\n"
       "  BACKPLANE_CC               the C compiler\n"
       "  NO_COLOR                   if not empty: no colours on a terminal\n",
       out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's cache: a folder for each subject, in BACKPLANE_CACHE_DIR, else
- * XDG_CACHE_HOME/backplane, else HOME/.cache/backplane.
+/* The user's cache: a folder for each subject, in the folder of bp_cache_set_folder(), else
+ * BACKPLANE_CACHE_DIR, else XDG_CACHE_HOME/backplane, else HOME/.cache/backplane.
  *
  * The cache's content is loaded as code or trusted, so a folder is not used if users other than
  * this user and root may change it or redirect its path, or if its path depends on the current

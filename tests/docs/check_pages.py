@@ -230,7 +230,7 @@ def check_make(build, pages):
 
 def check_paths(root, pages):
     """Check that the tree has each file that a page names as `folder/file`."""
-    folders = "bench|compiler|conformance|core|debian|docs|examples|graph|include|packaging|plugins|python|scripts|sdk|tests|tools"
+    folders = "bench|bridges|compiler|conformance|core|debian|docs|examples|graph|include|packaging|parts|plugins|python|scripts|sdk|tests|tools"
     for page in pages:
         if page.path.startswith("docs/measurements/"):
             continue
