@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each command has a manual page with the text of its --help.
+# Each command has a manual page with the text of its --help; the main page has every variable.
 set -u
 . "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
@@ -31,6 +31,17 @@ every_option_is_there() {
   done
 }
 
+# The manual has the variables that libraries, plugins and commands read.
+every_variable_is_there() {
+  local name
+  grep -rhoE --include='*.c' --include='*.h' '"BACKPLANE_[A-Z_]+"' "$top_srcdir"/{core,parts,compiler,graph,plugins,tools,conformance} |
+    tr -d '"' | sort -u >"$work/variables"
+  [ "$(wc -l <"$work/variables")" -ge 20 ] || return 1
+  while read -r name; do
+    grep -qw "$name" "$top_srcdir/tools/backplane.1" || { echo "$name"; return 1; }
+  done <"$work/variables"
+}
+
 no_warnings() {
   local page
   for page in "$top_srcdir"/tools/man/*.1 "$top_srcdir"/tools/*.[15]; do
@@ -41,6 +52,7 @@ no_warnings() {
 
 ok pages-of-the-manual-are-current pages_are_current
 ok pages-have-every-option every_option_is_there
+ok manual-has-every-variable every_variable_is_there
 if command -v groff >/dev/null; then
   ok pages-format-without-warnings no_warnings
 fi
