@@ -18,6 +18,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/vectorize.c \
 	compiler/lower/turn.c \
 	compiler/lower/unroll.c \
+	compiler/lower/jam.c \
 	compiler/lower/lower.c \
 	compiler/lower/passes.h \
 	compiler/lower/expand_intrinsics.c \

@@ -17,7 +17,7 @@ static const struct {
     {"build", bp__lower_build, false},     {"partition", bp__lower_partition, true},
     {"flatten", bp__lower_flatten, false}, {"vectorize", bp__lower_vectorize, true},
     {"turn", bp__lower_turn, true},        {"unroll", bp__lower_unroll, true},
-    {"tidy", bp__lower_tidy, true},
+    {"jam", bp__lower_jam, true},          {"tidy", bp__lower_tidy, true},
 };
 
 /* An attribute with the positions of the streamed outputs; NULL if no output is streamed. */
@@ -112,7 +112,7 @@ static int check_left_out(const char *without) {
       return 0;
   return without ? bp_error_raise(BP_ERROR_VALUE,
                                   "there is no pass '%s' that can be left out of lowering; "
-                                  "partition, vectorize, turn, unroll and tidy can",
+                                  "partition, vectorize, turn, unroll, jam and tidy can",
                                   without)
                  : 0;
 }

@@ -99,7 +99,14 @@ const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_vectorize(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_turn(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
+
+/* The number of neighbouring tiles whose streams bp__lower_jam reads side by side, 1 for none, in a
+ * parallel loop over tiles of which each has `accumulators` vectors. `iterations`: a number of
+ * iterations that divides theirs; `divisor`: a number that divides each number of neighbours. */
+int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t accumulators,
+                                int64_t cores);
 
 /* Sets `region` of `producer` to the part that the stages inside `consumer` still have to read if
  * the root axes of `consumer` have the values `roots`, with free variables for loops not built

@@ -143,6 +143,20 @@ static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   return count;
 }
 
+/* The part of the time of single streams that the streams of neighbouring tiles take side by side
+ * (lower/jam.c). A shorter tile at the end keeps the tiles apart. */
+static double stream_share(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
+                           double accumulators) {
+  int64_t columns = tile->vectors * machine->lanes, extent = info->extent[tile->vector_axis];
+  double products = bp__info_size(info, 0, info->num_roots);
+  int64_t cores = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS);
+  if (extent % columns != 0 || cores == 1)
+    return 1;
+  int64_t tiles = extent / columns;
+  int64_t count = bp__lower_count_streams(tiles, tiles, (int64_t)accumulators, machine->cores);
+  return count == 1 ? 1 : count == 2 ? 0.75 : 0.7;
+}
+
 /* The cycles for the whole stage. */
 static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
   double tiles = 1, accumulators = (double)tile->vectors, registers;
@@ -160,7 +174,8 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   if (accumulators + registers + spare > (double)machine->registers)
     return 1e300;
   double products = info->stage->num_products > 1 ? info->stage->num_products : 1;
-  double streams = stream_cycles_of(info, tile, machine);
+  double streams =
+      stream_cycles_of(info, tile, machine) * stream_share(info, tile, machine, accumulators);
   double step = accumulators * products / 2;
   if (loads / 2 > step)
     step = loads / 2;

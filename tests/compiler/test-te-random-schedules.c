@@ -845,6 +845,18 @@ static BpTeTensor *factor_some(GRand *random, BpTe *te, BpTeTensor *tensor) {
 }
 
 /* Schedules every stage, consumers first, so that producers find the loops to attach to. */
+/* Lets an inner loop prefetch an input, and makes the outermost loop parallel: lowering may jam
+ * iterations of the outermost loop. */
+static void prefetch_some(GRand *random, const Work *work, BpTeStage *stage, const Leaves *leaves) {
+  if (!work->inputs[0] || leaves->count < 2 || leaves->is_reduce[0] || leaves->is_scan[0] ||
+      !chance(random, 50))
+    return;
+  int32_t at = leaves->count - 1 - g_rand_int_range(random, 0, MIN(leaves->count - 1, 2));
+  if (bp_te_parallel(stage, leaves->axes[0]) != 0)
+    bp_error_clear(); /* is unrolled or vectorized, or parallel already */
+  must(bp_te_prefetch(stage, work->inputs[0], leaves->axes[at], g_rand_int_range(random, 1, 20)));
+}
+
 static void schedule_randomly(GRand *random, Work *work, bool attach) {
   BpTeStage *done[MAX_WORKS * 3];
   Leaves leaves[MAX_WORKS * 3];
@@ -886,6 +898,7 @@ static void schedule_randomly(GRand *random, Work *work, bool attach) {
     memset(&leaves[num_done], 0, sizeof leaves[num_done]);
     collect_leaves(stage, bp_te_tensor_ndim(tensor), axis, &leaves[num_done]);
     schedule_loops(random, stage, &leaves[num_done]);
+    prefetch_some(random, work, stage, &leaves[num_done]);
     if (attach && !output && num_done > 0 && chance(random, 60)) {
       int at = chance(random, 70) ? num_done - 1 : g_rand_int_range(random, 0, num_done);
       if (leaves[at].count > 0)

@@ -34,33 +34,39 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
 }
 
-static void keep_first(void *context, const char *pass, const char *text) {
-  char **first = context;
-  if (!strcmp(pass, "build") && !*first)
-    *first = g_strdup(text);
+/* The text of a function after one pass. */
+typedef struct Dumped {
+  const char *pass;
+  char *text;
+} Dumped;
+
+static void keep_text(void *context, const char *pass, const char *text) {
+  Dumped *dumped = context;
+  if (!strcmp(pass, dumped->pass) && !dumped->text)
+    dumped->text = g_strdup(text);
 }
 
-/* Returns the scheduled product of `panels` panels, before loops are partitioned. */
-static char *scheduled_product(int64_t panels) {
-  const int64_t rows[] = {ROWS, TERMS}, packed[] = {panels, TERMS, PANEL};
-  const int64_t shape[] = {ROWS, panels * PANEL};
+/* Returns the scheduled product of `num_rows` rows and `panels` panels, after a pass. */
+static char *scheduled_product(int64_t num_rows, int64_t panels, const char *pass) {
+  const int64_t rows[] = {num_rows, TERMS}, packed[] = {panels, TERMS, PANEL};
+  const int64_t shape[] = {num_rows, panels * PANEL};
   BpTe *te = bp_te_create();
   BpTarget *target = bp_target_parse(TARGET);
   BpIrModule *module = bp_ir_module_create();
   Operands in = {bp_te_placeholder(te, "a", te_f32, rows, 2),
                  bp_te_placeholder(te, "b", te_f32, packed, 3)};
   BpTeTensor *args[] = {in.a, in.b, bp_te_compute(te, "y", shape, 2, product_body, &in)};
-  char *text = NULL;
+  Dumped dumped = {pass, NULL};
   BpLowerOptions options = {
-      .struct_size = sizeof options, .target = target, .dump = keep_first, .dump_context = &text};
+      .struct_size = sizeof options, .target = target, .dump = keep_text, .dump_context = &dumped};
   if (!args[2] || bp_schedule_auto(te, &args[2], 1, target) ||
       bp_te_lower(te, "f", args, 3, &options, module))
     g_error("%s", bp_error_message());
-  g_assert_nonnull(text);
+  g_assert_nonnull(dumped.text);
   bp_te_free(te);
   bp_object_release(module);
   bp_object_release(target);
-  return text;
+  return dumped.text;
 }
 
 /* Returns the largest number of iterations of nested loops. Each line is indented more than the
@@ -93,7 +99,7 @@ static void test_blocks_are_equal(void) {
   static const int64_t panels[] = {32, 8, 30, 64};
   for (size_t i = 0; i < G_N_ELEMENTS(panels); i++) {
     double wanted = (double)(ROWS * TERMS * PANEL * panels[i]);
-    char *text = scheduled_product(panels[i]);
+    char *text = scheduled_product(ROWS, panels[i], "build");
     g_assert_nonnull(strstr(text, " parallel\n"));
     double places = most_iterations(text);
     if (places < wanted || places > 1.04 * wanted)
@@ -103,8 +109,43 @@ static void test_blocks_are_equal(void) {
   }
 }
 
+static int count_of(const char *text, const char *word) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, word)); at++)
+    count++;
+  return count;
+}
+
+/* A product of one row waits for memory. Streams of several panels are read side by side, if the
+ * panels are so many that each of the 64 cores still has two shares, and if their number is a
+ * multiple of the streams. */
+static void test_one_row_reads_panels_side_by_side(void) {
+  static const struct {
+    int64_t panels;
+    int streams, prefetches;
+  } cases[] = {{256, 2, 0}, {512, 4, 0}, {384, 3, 0}, {509, 1, 3}, {192, 1, 3}};
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *text = scheduled_product(1, cases[i].panels, "tidy");
+    int streams = count_of(text, "(allocate "), prefetches = count_of(text, "\"prefetch\"");
+    if (streams != cases[i].streams || prefetches != cases[i].prefetches)
+      g_error("%d panels: %d streams, %d prefetches:\n%s", (int)cases[i].panels, streams,
+              prefetches, text);
+    g_free(text);
+  }
+}
+
+/* The accumulators of many rows fill the registers. */
+static void test_many_rows_read_one_panel(void) {
+  char *text = scheduled_product(ROWS, 512, "tidy");
+  g_assert_nonnull(strstr(text, "\"prefetch\""));
+  g_free(text);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/te/shares/one-row-reads-panels-side-by-side",
+                  test_one_row_reads_panels_side_by_side);
+  g_test_add_func("/te/shares/many-rows-read-one-panel", test_many_rows_read_one_panel);
   g_test_add_func("/te/shares/blocks-are-equal", test_blocks_are_equal);
   return g_test_run();
 }

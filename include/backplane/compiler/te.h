@@ -303,7 +303,7 @@ typedef struct BpLowerOptions {
   BpLowerDump dump;       /* or NULL */
   void *dump_context;
   /* NULL, or a pass to skip, to test whether the pass is at fault: "partition", "vectorize",
-   * "turn", "unroll" or "tidy"; any other name is an error of kind BP_ERROR_VALUE. */
+   * "turn", "unroll", "jam" or "tidy"; any other name is an error of kind BP_ERROR_VALUE. */
   const char *without;
 } BpLowerOptions;
 

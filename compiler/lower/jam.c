@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jamming: iterations of a parallel loop that each read one long stream of memory become one
+ * iteration that reads several streams side by side. A processor fetches a stream from memory no
+ * faster than one access after the other permits, and stops at each page; several streams overlap.
+ * A product of one row by a matrix, which reads every weight once, so takes about two thirds of the
+ * time. */
+#include "compiler/lower/lowering.h"
+
+#include <backplane/target_api.h>
+
+#include <string.h>
+
+/* The most streams that are read side by side: a fifth gains nothing. */
+#define MAX_STREAMS 4
+/* The most accumulators of all streams: more of them leave the registers. */
+#define MAX_ACCUMULATORS 12
+/* The least number of iterations that remain for each core, so that all cores have work. */
+#define LEAST_SHARES 2
+
+/* ---- Which loops ------------------------------------------------------------------------- */
+
+static bool is_prefetch(const BpIrNode *node) {
+  return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&
+         strcmp(node->operands[0]->str_value, "prefetch") == 0;
+}
+
+/* What a piece of code contains. */
+typedef struct Content {
+  int64_t stores;
+  bool has_prefetch;
+} Content;
+
+static int visit_content(void *context, const BpIrNode *node) {
+  Content *content = context;
+  content->stores += node->kind == BP_IR_STORE;
+  content->has_prefetch |= is_prefetch(node);
+  return node->kind == BP_IR_FOR; /* not innermost */
+}
+
+/* What the body of a parallel loop contains. */
+typedef struct Body {
+  const BpIrNode *var; /* of the parallel loop */
+  int64_t divisor;     /* the greatest that divides all numbers by which `var` is divided */
+  int64_t streams;     /* the most accumulators of an innermost loop that reads a stream */
+  bool is_plain;       /* whether it consists of serial loops and stores */
+} Body;
+
+static int visit_body(void *context, const BpIrNode *node) {
+  Body *body = context;
+  Content content = {0};
+  int64_t by;
+  if (bp__ir_kind_is_quotient(node->kind) && node->operands[0] == body->var)
+    body->divisor = bp__ir_const_int(node->operands[1], &by) && by > 0
+                        ? bp__greatest_divisor(body->divisor, by)
+                        : 1;
+  if (node->kind == BP_IR_WHILE || node->kind == BP_IR_IF ||
+      (node->kind == BP_IR_EVALUATE && !is_prefetch(node)))
+    body->is_plain = false;
+  if (node->kind != BP_IR_FOR)
+    return 0;
+  body->is_plain &= node->int_value == BP_IR_FOR_SERIAL;
+  int is_outer = bp__ir_visit_once(node->operands[3], visit_content, &content);
+  if (is_outer < 0)
+    return -1;
+  if (!is_outer && content.has_prefetch && content.stores > body->streams)
+    body->streams = content.stores;
+  return 0;
+}
+
+/* A number that divides an extent in every run. */
+static int64_t divisor_of(const BpIrNode *extent) {
+  int64_t value;
+  if (bp__ir_const_int(extent, &value))
+    return value;
+  return extent->kind == BP_IR_MUL
+             ? divisor_of(extent->operands[0]) * divisor_of(extent->operands[1])
+             : 1;
+}
+
+int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t accumulators,
+                                int64_t cores) {
+  int64_t count = MAX_STREAMS;
+  while (count > 1 && (divisor % count != 0 || count * accumulators > MAX_ACCUMULATORS ||
+                       iterations / count < LEAST_SHARES * cores))
+    count--;
+  return count;
+}
+
+/* The number of iterations to jam; 1 for none, -1 with an error. All of them divide the loop's
+ * variable alike, so that they differ only in their stream. */
+static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
+  const BpTarget *target = lowering->options ? lowering->options->target : NULL;
+  int64_t cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, 1) : 1;
+  int64_t iterations = divisor_of(loop->operands[2]);
+  Body body = {loop->operands[0], iterations, 0, true};
+  if (bp__ir_visit_once(loop->operands[3], visit_body, &body) != 0)
+    return -1;
+  bool has_streams = body.is_plain && body.streams > 0 && bp__ir_is_int_value(loop->operands[1], 0);
+  return has_streams ? bp__lower_count_streams(iterations, body.divisor, body.streams, cores) : 1;
+}
+
+/* ---- Jamming ----------------------------------------------------------------------------- */
+
+typedef struct Renaming {
+  BpIrModule *module;
+  BpIrMap fresh; /* names and BUFFERs of a body -> new ones */
+} Renaming;
+
+static int rename_binding(void *context, const BpIrNode *node) {
+  Renaming *renaming = context;
+  if (node->kind != BP_IR_ALLOCATE && node->kind != BP_IR_LET)
+    return 0;
+  const BpIrNode *old = node->operands[0];
+  const BpIrNode *copy =
+      node->kind == BP_IR_LET
+          ? bp_ir_var(renaming->module, old->str_value, old->dtype)
+          : bp_ir_buffer(renaming->module, old->str_value, old->dtype, (int32_t)old->int_value,
+                         old->operands, old->num_operands);
+  return copy ? bp__ir_map_set(&renaming->fresh, old, copy) : -1;
+}
+
+/* The copy of a loop's body for one value of the loop's variable, with names of its own. */
+static const BpIrNode *copy_body(BpIrModule *module, const BpIrNode *loop, const BpIrNode *value) {
+  Renaming renaming = {.module = module};
+  const BpIrNode *copy = NULL;
+  if (value && bp__ir_visit_once(loop->operands[3], rename_binding, &renaming) == 0 &&
+      bp__ir_map_set(&renaming.fresh, loop->operands[0], value) == 0)
+    copy = bp__ir_substitute(module, loop->operands[3], &renaming.fresh);
+  bp__ir_map_clear(&renaming.fresh);
+  return copy;
+}
+
+/* Whether the copies are the same construct: loops over the same values, sequences of equal
+ * length. */
+static bool are_alike(const BpIrNode *const *copies, int64_t count) {
+  const BpIrNode *first = copies[0];
+  int32_t shared = first->kind == BP_IR_FOR ? 3 : 0;
+  for (int64_t i = 1; i < count; i++) {
+    if (copies[i]->kind != first->kind || copies[i]->num_operands != first->num_operands)
+      return false;
+    for (int32_t k = 0; k < shared; k++)
+      if (copies[i]->operands[k] != first->operands[k])
+        return false;
+  }
+  return true;
+}
+
+static const BpIrNode *merge(BpIrModule *module, const BpIrNode *const *copies, int64_t count);
+
+/* Merges operand `operand` of the copies. */
+static const BpIrNode *merge_operand(BpIrModule *module, const BpIrNode *const *copies,
+                                     int64_t count, int32_t operand) {
+  const BpIrNode *parts[MAX_STREAMS];
+  for (int64_t i = 0; i < count; i++)
+    parts[i] = copies[i]->operands[operand];
+  return merge(module, parts, count);
+}
+
+static const BpIrNode *merge_sequence(BpIrModule *module, const BpIrNode *const *copies,
+                                      int64_t count) {
+  int32_t num_parts = 0;
+  const BpIrNode **parts =
+      bp__ir_alloc(module, (size_t)(copies[0]->num_operands + 1) * sizeof *parts);
+  for (int32_t k = 0; parts && k < copies[0]->num_operands; k++) {
+    /* Prefetches are for one stream: several keep the memory busy, and processors recognise them.
+     */
+    if (is_prefetch(copies[0]->operands[k]))
+      continue;
+    if (!(parts[num_parts++] = merge_operand(module, copies, count, k)))
+      return NULL;
+  }
+  return parts ? bp_ir_seq(module, parts, num_parts) : NULL;
+}
+
+/* Puts the names or allocations of all copies around their merged bodies. */
+static const BpIrNode *merge_bindings(BpIrModule *module, const BpIrNode *const *copies,
+                                      int64_t count) {
+  int32_t body = copies[0]->num_operands - 1;
+  const BpIrNode *merged = merge_operand(module, copies, count, body);
+  for (int64_t i = count - 1; i >= 0 && merged; i--) {
+    const BpIrNode *operands[3] = {copies[i]->operands[0], copies[i]->operands[1]};
+    operands[body] = merged;
+    merged = bp__ir_with_operands(module, copies[i], operands);
+  }
+  return merged;
+}
+
+/* Merges copies of a statement: the statements inside alternate. Iterations of a parallel loop do
+ * not depend on each other, so any order is right. */
+static const BpIrNode *merge(BpIrModule *module, const BpIrNode *const *copies, int64_t count) {
+  const BpIrNode *first = copies[0];
+  if (!are_alike(copies, count))
+    return bp_ir_seq(module, copies, (int32_t)count);
+  switch (first->kind) {
+  case BP_IR_SEQ:
+    return merge_sequence(module, copies, count);
+  case BP_IR_LET:
+  case BP_IR_ALLOCATE:
+    return merge_bindings(module, copies, count);
+  case BP_IR_FOR: {
+    const BpIrNode *body = merge_operand(module, copies, count, 3);
+    return body ? bp_ir_for(module, first->operands[0], first->operands[1], first->operands[2],
+                            (int32_t)first->int_value, first->str_value, body)
+                : NULL;
+  }
+  default:
+    return bp_ir_seq(module, copies, (int32_t)count);
+  }
+}
+
+static const BpIrNode *jam(BpIrModule *module, const BpIrNode *loop, int64_t count) {
+  const BpIrNode *var = loop->operands[0], *copies[MAX_STREAMS];
+  const BpIrNode *streams = bp__ir_int64(module, count);
+  const BpIrNode *first = streams ? bp_ir_binary(module, BP_IR_MUL, var, streams) : NULL;
+  for (int64_t i = 0; i < count; i++)
+    if (!first ||
+        !(copies[i] = copy_body(module, loop,
+                                bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, i)))))
+      return NULL;
+  const BpIrNode *extent = bp_ir_binary(module, BP_IR_DIV, loop->operands[2], streams);
+  const BpIrNode *body = merge(module, copies, count);
+  return extent && body ? bp_ir_for(module, var, loop->operands[1], extent, BP_IR_FOR_PARALLEL,
+                                    loop->str_value, body)
+                        : NULL;
+}
+
+static const BpIrNode *jam_node(BpIrRewriter *rewriter, const BpIrNode *node) {
+  if (node->kind != BP_IR_FOR || node->int_value != BP_IR_FOR_PARALLEL)
+    return node;
+  int64_t count = count_streams(rewriter->context, node);
+  return count < 0 ? NULL : count > 1 ? jam(rewriter->module, node, count) : node;
+}
+
+const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body) {
+  BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = jam_node};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
