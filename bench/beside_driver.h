@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backplane's half of the benchmarks of device plugins: launches, copies and a graph of small
- * kernels. Each benchmark compares them with the same calls of its driver's own API. */
+ * kernels. Each benchmark compares Backplane's half with the same calls of its driver's own API. */
 #ifndef BENCH_BESIDE_DRIVER_H
 #define BENCH_BESIDE_DRIVER_H
 

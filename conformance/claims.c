@@ -415,7 +415,7 @@ static void close_running(Running *running) {
   bp_model_release(running->model);
 }
 
-/* Runs a model several times with open extents of that size, and gives the outputs of the last
+/* Runs a model several times with open extents of a given size, and gives the outputs of the last
  * run. */
 static Outputs run_sized(const Kit *kit, const Running *running, int times, int64_t size) {
   Outputs outputs;

@@ -599,7 +599,7 @@ static char *difference_in(const Kit *kit, const KitCode *code, const char *name
   return difference;
 }
 
-/* Compares a module that contains only this function. */
+/* Compares a module that contains only one function. */
 static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
   char *function = random_function(program, value, "f");
   char *text = g_strdup_printf("(module %s)", function);

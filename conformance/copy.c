@@ -13,7 +13,7 @@ static void expect_roundtrip(const Kit *kit, size_t size) {
   bp__kit_upload(kit, sent, handle, 0, size, NULL);
   bp__kit_download(kit, handle, 0, got, size, NULL);
   bp__kit_sync(kit, NULL);
-  bp__kit_expect_bytes(got, sent, size, "what was sent and fetched");
+  bp__kit_expect_bytes(got, sent, size, "bytes that were sent and fetched");
   bp__kit_free(kit, handle);
   g_free(sent);
   g_free(got);
@@ -349,7 +349,7 @@ static void run_devices(Kit *kit) {
   bp__kit_sync(kit, NULL);
   bp__kit_download(&second, there, 0, got, ROOM, NULL);
   bp__kit_sync(&second, NULL);
-  bp__kit_expect_bytes(got, sent, ROOM, "what was copied to another device");
+  bp__kit_expect_bytes(got, sent, ROOM, "bytes that were copied to another device");
   bp__kit_free(kit, here);
   bp__kit_free(&second, there);
 }
@@ -385,7 +385,7 @@ static void run_sized(Kit *kit) {
                      .to_device = kit->device,
                      .size = ROOM};
     KIT_OK(kit->api->copy(kit->api->context, copy, NULL), "a copy by a BpCopy of a later version");
-    expect_held(kit, handle, sent, "what was copied by a BpCopy of a later version");
+    expect_held(kit, handle, sent, "bytes that were copied by a BpCopy of a later version");
   }
   bp__kit_free(kit, handle);
 }

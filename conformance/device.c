@@ -85,7 +85,7 @@ static void run_extensions(Kit *kit) {
                        BP_TABLE_HAS(events, query) && BP_TABLE_HAS(events, synchronize)),
            "the extension \"events\" lacks a slot that is not optional");
   KIT_TRUE(!events || BP_TABLE_HAS(events, hold) == BP_TABLE_HAS(events, signal),
-           "of hold and signal, the extension \"events\" has one");
+           "the extension \"events\" has only one of hold and signal");
   KIT_TRUE(!extension(own, "none of this name", 1), "there is an extension of any name");
   KIT_TRUE(!extension(own, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION + 1),
            "there is an extension \"timer\" of a later version, which is not known yet");
@@ -344,7 +344,7 @@ static void run_attr_threads(Kit *kit) {
 static void run_attr_processes(Kit *kit) {
   bp__kit_open_device(kit);
   if (!kit->identity)
-    bp__kit_absent("another process was told nothing of the device");
+    bp__kit_absent("another process finds no attributes of the device");
   char *text = describe(kit);
   char **here = g_strsplit(text, "\n", -1), **there = g_strsplit(kit->identity, "\n", -1);
   for (guint i = 0; here[i] && there[i]; i++)
@@ -361,8 +361,8 @@ typedef struct Visits {
 
 static int32_t visit_fact(void *context, const char *name, const BpValue *value) {
   Visits *visits = context;
-  KIT_TRUE(name && *name, "a fact has no name");
-  KIT_TRUE(value, "fact %s has no value", name);
+  KIT_TRUE(name && *name, "a property has no name");
+  KIT_TRUE(value, "property %s has no value", name);
   return ++visits->count == visits->most;
 }
 

@@ -45,7 +45,8 @@ static void run_host_memory(Kit *kit) {
   bp__kit_upload(kit, sent, handle, 100, sizeof sent, NULL);
   bp__kit_download(kit, handle, 100, got, sizeof got, NULL);
   bp__kit_sync(kit, NULL);
-  bp__kit_expect_bytes(got, sent, sizeof sent, "what was copied when there was memory again");
+  bp__kit_expect_bytes(got, sent, sizeof sent,
+                       "bytes that were copied when there was memory again");
   bp__kit_free(kit, handle);
   g_free(data);
 }
@@ -81,7 +82,8 @@ static void run_descriptors(Kit *kit) {
   bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
   bp__kit_download(kit, handle, 0, got, sizeof got, NULL);
   bp__kit_sync(kit, NULL);
-  bp__kit_expect_bytes(got, sent, sizeof sent, "what was copied when files could be opened again");
+  bp__kit_expect_bytes(got, sent, sizeof sent,
+                       "bytes that were copied when files could be opened again");
   bp__kit_free(kit, handle);
 }
 

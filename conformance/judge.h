@@ -28,8 +28,8 @@ typedef struct Judged {
   double slack; /* an absolute error that is always accepted for floats of the last buffer */
 } Judged;
 
-/* Adds a buffer. Returns the data that is sent to it, which the caller fills in; all bytes are
- * equal at first. */
+/* Adds a buffer. Returns the buffer's data, which the caller fills in before the call; all bytes
+ * are equal at first. */
 void *bp__judge_add(Judged *call, const char *type, int64_t extent);
 /* Runs function `name` on the device and in the interpreter. Returns the first element of the last
  * buffer that differs; -1 if none differs. The check fails if another buffer differs. */

@@ -71,7 +71,7 @@ void bp__kit_args_add_launch(KitArgs *args, const KitCode *code, const char *nam
 
 /* Calls a function on the current stream, and waits. The check fails on an error. */
 void bp__kit_call(const Kit *kit, BpFunction *function, const KitArgs *args, void *stream);
-/* Calls a function on the current stream without waiting. 0 or -1. */
+/* Calls a function on the current stream without waiting. Returns 0 or -1. */
 int bp__kit_launch(BpFunction *function, const KitArgs *args);
 
 /* Runs the function `name` of a text, with one int32 buffer of `extent` elements that are initially

@@ -22,7 +22,7 @@ void bp__kit_expect_refused(int rc, const char *kind, const char *what) {
   KIT_TRUE(rc != 0, "%s succeeded; it is to be refused", what);
   KIT_TRUE(rc == -1, "%s returned %d; a failure is -1", what, rc);
   KIT_TRUE(*bp_error_kind(), "%s failed and raised no error", what);
-  KIT_TRUE(*bp_error_message(), "%s raised a %s that says nothing", what, bp_error_kind());
+  KIT_TRUE(*bp_error_message(), "%s raised a %s without a message", what, bp_error_kind());
   KIT_TRUE(!kind || bp_error_is(kind), "%s raised a %s (%s); it is to be a %s", what,
            bp_error_kind(), bp_error_message(), kind);
   bp_error_clear();

@@ -36,8 +36,9 @@ typedef struct Kit Kit;
 typedef struct Check {
   const char *name;  /* "copy.offsets"; permanent */
   const char *shows; /* the fact that the check shows, one line */
-  const char *after; /* names of its prerequisites, space-separated: all come before it */
-  unsigned tags;     /* CHECK_CORE or CHECK_OPTIONAL, and further CHECK_* bits */
+  const char
+      *after; /* names of the check's prerequisites, space-separated: all come before the check */
+  unsigned tags; /* CHECK_CORE or CHECK_OPTIONAL, and further CHECK_* bits */
   void (*run)(Kit *kit);
 } Check;
 
@@ -48,7 +49,7 @@ typedef struct Section {
   size_t num_checks;
 } Section;
 
-/* All sections. No section depends on a later one. */
+/* All sections. No section depends on a later section. */
 extern const Section *const bp__kit_sections[];
 extern const size_t bp__kit_num_sections;
 
@@ -65,8 +66,8 @@ extern const Section bp__kit_plugin_section, bp__kit_file_section, bp__kit_devic
 /* Fails the check with a reason. Any thread. */
 _Noreturn void bp__kit_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Skips the check: the plugin declares that it does not support the check's subject. A core check
- * fails instead. Only in the check's own thread; objects that the check has made live as long as
- * the process. */
+ * cannot be skipped: it fails. Called only in the check's own thread; objects that the check has
+ * made live as long as the process. */
 _Noreturn void bp__kit_skip(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Ends the check because the machine lacks a requirement, such as a second device. Only in the
  * check's own thread. */
@@ -106,7 +107,7 @@ struct Kit {
   const char *folder;        /* the run's folder, which is removed at its end */
   const char *identity;      /* the device's attributes in another process; NULL: none */
 
-  /* Set at the start of the child. */
+  /* The start of the child process sets these members: */
   BpPluginList *plugins;
   const BpPluginInfo *info; /* the plugin's entry in `plugins`; NULL: none */
   char *activation_error;   /* NULL: the plugin is active */
@@ -114,13 +115,13 @@ struct Kit {
   char **kinds;             /* kinds of device; empty if the plugin provides none */
   char **targets;           /* target kinds */
 
-  /* Set by bp__kit_open_device. */
+  /* bp__kit_open_device sets these members: */
   const BpDeviceApi *own; /* the plugin's table itself */
   const BpDeviceApi *api; /* the host's copy, in which missing slots are NULL */
   BpDevice device;
 
-  /* Set by bp__kit_open_target (kernel.h). With --target the kind of device may differ from that of
-   * `device`. */
+  /* bp__kit_open_target (kernel.h) sets the members from `target` on. With --target the kind of
+   * device may differ from that of `device`. */
   BpTarget *target;
   BpDevice target_device;
   const BpDeviceApi *target_api; /* table of target_device; NULL: functions run on the host */

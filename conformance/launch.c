@@ -177,7 +177,7 @@ static void run_freed(Kit *kit) {
     bp__kit_buffer_create(kit, &taken, KIT_INT32, EXTENT);
     bp__kit_buffer_set(kit, &taken, zero, NULL);
     bp__kit_buffer_get(kit, &copy, got, NULL);
-    expect_value(got, 20, "what a kernel computed in a buffer that was freed meanwhile");
+    expect_value(got, 20, "the results of a kernel in a buffer that was freed meanwhile");
     bp__kit_buffer_free(kit, &taken);
   }
   bp__kit_buffer_free(kit, &copy);

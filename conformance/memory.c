@@ -144,7 +144,7 @@ static size_t fill(const Kit *kit, uint64_t chunk) {
   KIT_TRUE(bp_error_is(BP_ERROR_MEMORY), "exhaustion raised \"%s\": %s", bp_error_kind(),
            bp_error_message());
   bp_error_clear();
-  KIT_TRUE(count > 0, "not a sixteenth of the memory can be had");
+  KIT_TRUE(count > 0, "not even a sixteenth of the memory can be allocated");
   for (size_t i = 0; i < count; i++)
     bp__kit_free(kit, handles[i]);
   expect_usable(kit, "after memory was exhausted and freed");
@@ -162,7 +162,7 @@ static void run_fill(Kit *kit) {
   size_t first = fill(kit, chunk), again = 0;
   for (int i = 0; i < 5 && again < first; i++)
     again = fill(kit, chunk);
-  KIT_TRUE(again >= first, "%zu chunks were to be had at first, and %zu once these were freed",
+  KIT_TRUE(again >= first, "%zu chunks could be allocated at first, and %zu after these were freed",
            first, again);
 }
 
@@ -360,8 +360,8 @@ static void run_import(Kit *kit) {
     bp__kit_sync(kit, NULL);
     memcpy(sent + FROM, got, PART);
     bp__kit_expect_bytes(bytes, sent, SIZE, "imported memory, written by the device");
-    bp__kit_expect_bytes(base, beside, before, "memory before what was imported");
-    bp__kit_expect_bytes(bytes + SIZE, beside, BESIDE, "memory behind what was imported");
+    bp__kit_expect_bytes(base, beside, before, "memory before the imported bytes");
+    bp__kit_expect_bytes(bytes + SIZE, beside, BESIDE, "memory behind the imported bytes");
     bp__kit_free(kit, handle);
     bp__kit_sync(kit, NULL);
     memset(bytes, (int)round, SIZE);

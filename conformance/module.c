@@ -479,7 +479,7 @@ static void run_names(Kit *kit) {
     bp__kit_skip("the module does not list its functions");
   KIT_TRUE(g_strv_contains((const char *const *)names, "add") &&
                g_strv_contains((const char *const *)names, "negate"),
-           "the list of functions lacks one that can be had");
+           "the list of functions lacks a function of the module");
   bp_names_free(names);
   bp__kit_code_clear(&code);
 }

@@ -236,8 +236,9 @@ static Ending follow(Run *run, Child *child) {
   }
 }
 
-/* Kills the rest of the child's group, and the child even if it has left the group. Then waits for
- * the child, whose number identifies the group until then. Returns the child's status. */
+/* Kills the rest of the child's group, and the child even if it has left the group. Waits for the
+ * child at the end, because the child's number identifies the group until then. Returns the child's
+ * status. */
 static int reap(const Child *child) {
   int status = 0;
   kill(-child->pid, SIGKILL);
@@ -289,8 +290,8 @@ static gboolean has_pid(const GArray *pids, pid_t pid) {
 }
 
 /* Returns the descendants of an ended child. Processes whose parents have ended become children of
- * this process; those that existed before the child are not its descendants. Waits for those that
- * have ended. */
+ * this process; those that existed before the child are not its descendants. Waits for the
+ * descendants that have ended. */
 static GArray *list_strays(const Child *child) {
   GArray *pids = list_children();
   for (guint i = pids->len; i-- > 0;) {
@@ -384,7 +385,7 @@ static void judge_end(Run *run, const Child *child, Ending ending, int status) {
 /* Forks a child that does the work. -1 with an error. */
 static int start(Run *run, Child *child, ChildWork *work) {
   int ends[2];
-  /* Without this, a compiler that outlives the child would keep the pipe open. */
+  /* If the pipe were inherited, a compiler that outlives the child would keep the pipe open. */
   if (pipe2(ends, O_CLOEXEC) != 0)
     return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
   fflush(NULL); /* a child that ends by exit() would write inherited buffers again */

@@ -38,7 +38,8 @@ static void run_activate(Kit *kit) {
   KIT_TRUE(!kit->activation_error, "%s", kit->activation_error);
 }
 
-/* Makes the calls that `backplane list` makes. The section about devices checks their results. */
+/* Makes the calls that `backplane list` makes. The section about devices checks the results of the
+ * calls. */
 static void enumerate(const Kit *kit) {
   for (char **kind = kit->kinds; *kind; kind++) {
     BpDevice device;

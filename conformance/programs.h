@@ -22,7 +22,8 @@ BpDataType bp__program_dtype(const char *type);
 #define PROGRAM_VALUES 16
 
 /* Special values for operations, such as the ends of ranges, converted to a type: integers wrap,
- * floats round. The first two are 0 and 1; the last two floats are subnormal in narrow types. */
+ * floats round. The first two values are 0 and 1; the last two floats are subnormal in narrow
+ * types. */
 void bp__program_ints(BpDataType dtype, int64_t values[PROGRAM_VALUES]);
 extern const double bp__program_floats[PROGRAM_VALUES];
 
@@ -33,7 +34,7 @@ typedef struct ExpressionRow {
   int32_t kind;
   const char *text;
   const char *letters; /* letters of the accepted types */
-  gboolean gives_bool; /* otherwise the type */
+  gboolean gives_bool; /* whether the result is bool; otherwise it has the operands' type */
 } ExpressionRow;
 
 extern const ExpressionRow bp__program_expressions[];

@@ -88,7 +88,7 @@ int bp__run_expect(Run *run, const char *path);
 /* Settles a pending check if its outcome follows from its prerequisites. Returns whether the check
  * was settled. */
 gboolean bp__run_settle(const Run *run, Result *result);
-/* Returns the name of a tag; the first is "core". NULL beyond the last. */
+/* Returns the name of a tag; the first is "core". NULL beyond the last tag. */
 const char *bp__tag_name(unsigned index);
 /* Whether a result makes the run fail: a failure, or a pass where a failure is expected. */
 gboolean bp__result_is_bad(const Result *result);
@@ -120,14 +120,14 @@ void bp__folder_remove(char *path);
 const Format *bp__report_format(const char *name);
 /* --json. */
 const Format *bp__report_json(void);
-/* Begins a report to run->out. The run's facts are complete. */
+/* Begins a report to run->out, when the run's facts are complete. */
 Report *bp__report_begin(const Run *run, const Format *format);
 /* Reports the results that have been settled since the last call, up to the first open result. */
 void bp__report_progress(const Run *run, Report *report);
 /* Ends and frees the report. */
 void bp__report_finish(const Run *run, Report *report);
-/* Prints --list: every check with its tags and the fact that it shows. Only JSON has a different
- * form for the list. */
+/* Prints --list: every check with its tags and the fact that it shows. All formats except JSON
+ * print the list in one form. */
 void bp__report_list(const Run *run, const Format *format, FILE *out);
 /* Writes this thread's error as JSON. */
 void bp__report_error(FILE *out);

@@ -65,7 +65,7 @@ static void run_sync(Kit *kit) {
     for (size_t i = 0; i < COUNT; i++)
       bp__kit_download(kit, handle, i * piece, got + i * piece, piece, NULL);
     bp__kit_sync(kit, NULL);
-    bp__kit_expect_bytes(got, sent, size, "what was queued before stream_sync returned");
+    bp__kit_expect_bytes(got, sent, size, "work that was queued before stream_sync returned");
   }
   bp__kit_sync(kit, NULL);
   bp__kit_free(kit, handle);
@@ -276,7 +276,7 @@ static void run_event(Kit *kit) {
       continue;
     KIT_TRUE(round % 3 != 2 || wait_for_event(kit, api, event, BP_WAIT_FOREVER),
              "synchronize without a timeout returned while the event was pending");
-    bp__kit_expect_bytes(got, sent, size, "what was queued before an event that is complete");
+    bp__kit_expect_bytes(got, sent, size, "work that was queued before an event that is complete");
     KIT_TRUE(is_complete(kit, api, event), "an event that was complete is pending");
   }
   bp__kit_sync(kit, NULL);
@@ -660,9 +660,9 @@ static const Check checks[] = {
      run_freed},
     {"stream.threads", "several threads at once, each with a stream of its own", "copy.freed",
      CHECK_CORE | CHECK_STRESS, run_threads},
-    {"stream.event", "an event is complete when what was queued before is done", "stream.sync",
-     CHECK_OPTIONAL, run_event},
-    {"stream.event-order", "what is queued after a wait comes after the event", "stream.event",
+    {"stream.event", "an event is complete when the work that was queued before is done",
+     "stream.sync", CHECK_OPTIONAL, run_event},
+    {"stream.event-order", "work that is queued after a wait runs after the event", "stream.event",
      CHECK_OPTIONAL, run_event_order},
     {"stream.event-again",
      "a wait stays when its event is recorded elsewhere, and when it is freed",

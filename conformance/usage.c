@@ -39,7 +39,7 @@ static Usage usage_now(void) {
                  .bytes = heap_bytes()};
 }
 
-/* Fewer additional threads or descriptors than this do not count as a leak. */
+/* The least number of additional threads or descriptors that counts as a leak. */
 #define SLACK 4
 
 static gboolean has_grown(Usage before, Usage after, gint64 bytes) {

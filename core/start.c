@@ -12,7 +12,7 @@
 #include <backplane/module.h>
 #include <backplane/plugins.h>
 
-/* The module table is made here, not in core/module, since kernels belong to core/device. */
+/* core/start.c makes the module table, not core/module, since kernels belong to core/device. */
 static const BpModuleTable module_table = {
     .struct_size = sizeof module_table,
     .create = bp_module_create,

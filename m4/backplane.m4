@@ -67,8 +67,8 @@ AC_DEFUN([BP_REQUIRE],[
 ])
 
 # BP_PLUGIN(NAME, CONDITIONAL, WHAT, FINDER): --disable-NAME, and BUILD_CONDITIONAL for automake.
-# FINDER sets bp_missing to what keeps the plugin from being built; asked for by --enable-NAME that
-# is an error, and otherwise the plugin is left out.
+# FINDER sets bp_missing to the reason why the plugin cannot be built; with --enable-NAME a reason
+# is an error, otherwise the plugin is left out.
 AC_DEFUN([BP_PLUGIN],[
   AC_ARG_ENABLE([$1],
     [AS_HELP_STRING([--disable-$1],[leave out plugin $1: $3 (default: built if it can be)])],

@@ -17,9 +17,10 @@
 int bp__temporary_name(char *name);
 /* Creates an empty file with a temporary name, stored in `name` of BP_TEMPORARY_SIZE bytes, in the
  * folder open as `folder`. The file's mode is `mode` without the bits of the process' umask.
- * Returns its descriptor. */
+ * Returns the file's descriptor. */
 int bp__temporary_file(int folder, mode_t mode, char *name);
-/* Creates a folder with a temporary name, which only this user can open. Returns its descriptor. */
+/* Creates a folder with a temporary name, which only this user can open. Returns the folder's
+ * descriptor. */
 int bp__temporary_folder(int folder, char *name);
 /* Whether a name is temporary. */
 int bp__is_temporary(const char *name);

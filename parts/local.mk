@@ -35,7 +35,8 @@ backplane_plugins_la_CPPFLAGS = $(libbackplane_la_CPPFLAGS)
 backplane_plugins_la_LDFLAGS = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared \
 	-export-symbols-regex '^bp__'
 backplane_plugins_la_LIBADD = libbackplane.la $(GLIB_LIBS) $(LIBELF_LIBS) -ldl
-# The linker flags of parts that use the part backplane-plugins.so. The loader finds it in the folder of the parts.
+# The linker flags of parts that use the part backplane-plugins.so. The loader finds that part in
+# the folder of the parts.
 parts_plugins = -L.libs -l:backplane-plugins.so
 part_ldflags_plugins = $(part_ldflags) -Wl,-rpath,'$$ORIGIN'
 

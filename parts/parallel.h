@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The most trials that run at the same time. Far more than processors, because slow plugins mostly
+/* The most trials that run at the same time: far more than processors, because slow plugins mostly
  * wait. */
 #define BP_TRIALS_AT_ONCE 16
 

@@ -133,9 +133,9 @@ int bp__spawn(const BpSpawn *what, pid_t *pid) {
 /* ---- Waiting without the application's notice -------------------------------------------- */
 
 /* The program is the child of an intermediate process, which alone waits for it. The intermediate
- * process shares this process' memory and has its own signal handlers and descriptors. Its end
- * sends no signal, and a wait for any child does not see it. If another process kills the
- * intermediate process, `error` stays ECHILD. */
+ * process shares this process' memory and has its own signal handlers and descriptors. The end of
+ * the intermediate process sends no signal, and a wait for any child does not see it. If another
+ * process kills the intermediate process, `error` stays ECHILD. */
 typedef struct Between {
   const Prepared *prepared;
   int error;
@@ -159,9 +159,10 @@ static int limit_time(const BpSpawn *what, pid_t pid) {
   return is_late ? ETIMEDOUT : 0;
 }
 
-/* The intermediate process closes its copies of the application's descriptors. Otherwise the reader
- * of a pipe whose other end the application closes would wait until the program has ended, and a
- * file would stay locked. The program itself inherits the descriptors without FD_CLOEXEC. */
+/* The intermediate process closes its copies of the application's descriptors. If these copies
+ * stayed open, the reader of a pipe whose other end the application closes would wait until the
+ * program has ended, and a file would stay locked. The program itself inherits the descriptors
+ * without FD_CLOEXEC. */
 static void start_and_wait(Between *between, int has_own_descriptors) {
   pid_t pid;
   int error = start(between->prepared, &pid);
@@ -212,12 +213,12 @@ static sigset_t add_all_but_stops(const sigset_t *mask) {
   return set;
 }
 
-/* Runs the intermediate process. All signals are blocked in it, so that no handler of the
- * application runs there. Both processes use the thread-local data of this thread, such as errno.
- * Therefore this thread sleeps until the program has started, and cannot be cancelled. After the
- * start Ctrl-Z stops this thread as well as the program. CLONE_VFORK would suspend this thread, and
- * a suspended thread cannot be stopped: the shell would wait for this process, and this process for
- * the stopped program. */
+/* Runs the intermediate process. All signals are blocked in the intermediate process, so that no
+ * handler of the application runs there. Both processes use the thread-local data of this thread,
+ * such as errno. Therefore this thread sleeps until the program has started, and cannot be
+ * cancelled. After the start Ctrl-Z stops this thread as well as the program. CLONE_VFORK would
+ * suspend this thread, and a suspended thread cannot be stopped: the shell would wait for this
+ * process, and this process for the stopped program. */
 static int start_between(Between *between, char *stack) {
   const int flags = CLONE_VM | CLONE_CHILD_CLEARTID;
   sigset_t all, mask;

@@ -28,9 +28,9 @@ typedef struct BpSpawn {
 int bp__spawn(const BpSpawn *what, pid_t *pid);
 
 /* Starts a program and waits for its end without the application's notice: no SIGCHLD arrives, and
- * the result is not lost if the application ignores that signal or waits for any child. This
- * thread handles other signals afterwards, except for SIGTSTP, SIGTTIN and SIGTTOU, which stop it
- * while the program runs. *status is that of waitpid. Returns 0 or an errno:
+ * the result is not lost if the application ignores that signal or waits for any child. The
+ * calling thread handles signals after the program's end, except for SIGTSTP, SIGTTIN and SIGTTOU,
+ * which stop it while the program runs. *status is that of waitpid. Returns 0 or an errno:
  * ETIMEDOUT if the program was killed. */
 int bp__spawn_and_wait(const BpSpawn *what, int *status);
 

@@ -11,7 +11,8 @@ find_ccache() { if command -v ccache >/dev/null; then compiler_prefix="ccache ";
 find_ccache
 # ccache takes the compiler's list of headers, instead of preprocessing each file itself.
 export CCACHE_DEPEND=1
-# libtool is a shell script, which dash runs in half of bash's time. Make and the test driver use this shell, too.
+# libtool is a shell script, which dash runs in half of bash's time. Make and the test driver use
+# the same shell.
 if [ -x /bin/dash ]; then export CONFIG_SHELL=/bin/dash; fi
 
 say() { printf '%s\n' "$*"; }

@@ -42,7 +42,7 @@ template_plugin_sources = \
 	sdk/template/src/target.c
 
 # The template of `backplane new-plugin --kind npu`: an accelerator that claims operators, and the program that simulates
-# the accelerator. This template takes debian/ and some tests from the template simdev.
+# the accelerator. The template npu takes debian/ and some tests from the template simdev.
 template_npu_sources = \
 	sdk/template-npu/src/chip.h \
 	sdk/template-npu/src/claim.c \

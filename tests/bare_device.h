@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Returns the devices that BP_TEST_DEVICES names, else `otherwise`; both are separated by spaces
- * (transfer full, g_strfreev). After this call the plugins of tests/mock are found. */
+ * (transfer full, g_strfreev). The call adds the plugins of tests/mock to the search path. */
 static inline char **bare_list_devices(const char *otherwise) {
   const char *wanted = g_getenv("BP_TEST_DEVICES");
   const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");

@@ -88,7 +88,7 @@ G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int kee
   fail_at = number;
   int rc = work();
   fail_at = -1;
-  /* The C library may report it in its own words. */
+  /* The C library may report exhausted memory in its own words. */
   if (rc && strcmp(bp_error_kind(), BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
     g_error("allocation %ld: %s: %s", number, bp_error_kind(), bp_error_message());
   bp_error_clear();

@@ -10,8 +10,8 @@
 # ./quickstart check runs a test under the address sanitizer, which finds more. A test in slow_tests, which is slow under
 # the sanitizers, runs in the plain build instead; a test in plain_tests, some of whose cases the sanitizers prevent, runs in
 # both. thread_tests also run under the thread sanitizer. A test that takes minutes is in long_programs or
-# long_scripts: `make check-quick` leaves these and slow_tests out, and `make check` starts them first, so that other tests
-# run beside them.
+# long_scripts: `make check-quick` leaves long tests and slow_tests out, and `make check` starts the
+# long ones first, so that other tests run beside them.
 
 test_programs =
 test_scripts =

@@ -66,10 +66,11 @@ int cmd_cache(int argc, char **argv) {
   const GOptionEntry entries[] = {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  if (!command_parse(&argc, &argv, entries, "size|path|clear",
-                     "Says how much compiled code is kept, or where, or removes it.",
-                     "Files used in the last minute stay: another program may be about to open "
-                     "it.\nBACKPLANE_CACHE_SIZE bounds the cache by itself."))
+  if (!command_parse(
+          &argc, &argv, entries, "size|path|clear",
+          "Prints the size or the folder of the cache of compiled code, or clears the cache.",
+          "Files used in the last minute stay: another program may be about to open "
+          "them.\nBACKPLANE_CACHE_SIZE limits the cache at any time."))
     return EXIT_USAGE;
   if (argc != 2 || !g_strv_contains(words, argv[1]))
     return command_usage_error("cache takes one word: size, path or clear");

@@ -284,9 +284,9 @@ int cmd_demo(int argc, char **argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   int status = EXIT_USAGE;
   if (command_parse(&argc, &argv, entries, "[FOLDER]",
-                    "Classifies handwritten digits on every device, to see that all works.",
+                    "Classifies handwritten digits on every device, as a test of the installation.",
                     "FOLDER has digits.onnx and images/DIGIT*.png (default: those installed). Exit "
-                    "status 1: a device\nis wrong, or none could do it."))
+                    "status 1: a device\ngives a wrong result, or no device works."))
     status = argc > 2 ? command_usage_error("demo takes one folder, and got '%s' too", argv[2])
                       : show(argc > 1 ? argv[1] : BP_DIGITS_DIR, devices, json);
   g_strfreev(devices);

@@ -221,8 +221,9 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     print_devices(rows);
 }
 
-/* Whether `kinds` contains the device kinds of all plugins that count. The search for kinds may
- * have missed a plugin whose descriptor is missing, or a plugin may have been installed since. */
+/* Whether `kinds` contains the device kinds of all plugins that may be usable. The search for kinds
+ * may have missed a plugin whose descriptor is missing, or a plugin may have been installed
+ * since. */
 static gboolean has_all_kinds(const BpPluginList *list, char *const *kinds) {
   gboolean has_all = TRUE;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {

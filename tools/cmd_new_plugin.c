@@ -80,7 +80,7 @@ static gboolean has_word(const char *words, const char *word) {
 
 /* Says who owns the name already (transfer full); NULL if the name is free. */
 static char *find_owner(const char *name, const char *device_types) {
-  /* The plugin's C names begin with its name, and Backplane's with these prefixes. */
+  /* The plugin's C names begin with its name, and Backplane's with bp or backplane. */
   if (has_word("bp backplane", name) || has_word(BP_DEVICE_RESERVED_KINDS, name))
     return g_strdup("Backplane itself");
   char *owner = NULL;
@@ -384,8 +384,8 @@ int cmd_new_plugin(int argc, char **argv) {
       {"kind", 'k', 0, OPTION_TEXT, &kind_name,
        "device (the default), with a code generator, or npu, which claims operators", "KIND"},
       {"directory", 'd', 0, G_OPTION_ARG_FILENAME, &directory,
-       "where to write it (default: backplane-plugin-NAME)", "DIR"},
-      {"maintainer", 'm', 0, OPTION_TEXT, &maintainer, "who is named in its Debian package",
+       "folder of the project (default: backplane-plugin-NAME)", "DIR"},
+      {"maintainer", 'm', 0, OPTION_TEXT, &maintainer, "maintainer in the Debian package",
        "'NAME <MAIL>'"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};

@@ -185,7 +185,7 @@ static int write_page(const char *path, const char *text) {
   return status;
 }
 
-/* Takes the document. */
+/* Takes ownership of the document. */
 static int write_report(json_t *document, const ModelOptions *options, const ReportOptions *extra) {
   size_t count = json_array_size(json_object_get(document, "sides"));
   char *text = json_finish(document, !options->json);

@@ -20,7 +20,7 @@
 #define EXIT_UNUSABLE  4 /* a plugin cannot be used */
 #define EXIT_NO_DEVICE 5 /* no device matches the preferences */
 
-/* The program's name, which begins its messages: "backplane". Each program defines it. */
+/* The program's name, which begins its messages: "backplane". Each program defines its own. */
 extern const char command_program[];
 
 typedef struct Command {
@@ -52,7 +52,7 @@ int cmd_new_plugin(int argc, char **argv);
 #define OPTION_TEXT       G_OPTION_ARG_FILENAME
 #define OPTION_TEXT_ARRAY G_OPTION_ARG_FILENAME_ARRAY
 
-/* Returns a command's summary for the list of commands. Each program defines it. */
+/* Returns a command's summary for the list of commands. Each program defines this function. */
 const char *command_summary(const char *name);
 /* Prints the manual page of a command, from the parts of its --help. */
 void manual_print(const char *name, const GOptionEntry *entries, const char *arguments,
@@ -60,7 +60,7 @@ void manual_print(const char *name, const GOptionEntry *entries, const char *arg
 /* The hidden option that prints the manual page. */
 #define MANUAL_OPTION "--help-manual"
 /* Parses `entries` for a command whose positional arguments `arguments` describes and whose help
- * ends in `details`. Returns FALSE after an error message. After this call, results go to
+ * ends in `details`. Returns FALSE after an error message. After command_parse results go to
  * command_out. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details);
@@ -107,9 +107,10 @@ FILE *command_out(void);
 gboolean command_flush(void);
 /* The descriptor to which a stream writes: command_out, or a stream of stdio. */
 int output_descriptor(FILE *out);
-/* JSON. If memory is exhausted, these functions end the command with a message. Each takes over the
- * values that it is given. A value is a text, made valid UTF-8 since file names need not be; a
- * number, which is null if JSON cannot represent it; or a list of extents. */
+/* JSON. If memory is exhausted, the functions for JSON end the command with a message. The
+ * functions take over the values that they are given. A value is a text, made valid UTF-8 since
+ * file names need not be; a number, which is null if JSON cannot represent it; or a list of
+ * extents. */
 json_t *text_json(const char *text);
 json_t *number_json(double number);
 json_t *shape_json(const int64_t *shape, int32_t ndim);
@@ -119,7 +120,7 @@ void json_append(json_t *array, json_t *value);
 void json_add_str(json_t *object, const char *name, const char *text);
 void json_add_int(json_t *object, const char *name, gint64 value);
 void json_add_double(json_t *object, const char *name, double value);
-/* Adds "name": ["a", "b"] of space-separated words. */
+/* Adds "name": Returns the list ["a", "b"] of space-separated words. */
 void json_add_words(json_t *object, const char *name, const char *words);
 /* Return the document as text, and release it (transfer full, g_free): each number is the shortest
  * text that reads back; or print it, indented. */
@@ -275,7 +276,7 @@ void onnx_options_clear(OnnxOptions *options);
   }
 
 /* The programs that compute the nodes of a model: the claims of graph compilers, by operator, and
- * the nodes that run on other devices. Zeroed it is empty; claims_clear frees it. */
+ * the nodes that run on other devices. A zeroed report is empty; claims_clear frees it. */
 typedef struct ClaimReport {
   int32_t nodes, claimed;
   GPtrArray *rows;           /* NULL: no graph compiler was asked, or generated code was faster */
@@ -335,14 +336,15 @@ int preferences_check(const char *given);
  * run. */
 typedef struct LoadedModel {
   const char *path;                       /* borrowed */
-  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and those that it uses beside that */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's device, and then the other devices that it
+                                             uses */
   size_t num_devices;
   char device_text[1024];     /* "opencl:1", "opencl:1 and cpu:0" */
   gboolean is_chosen_by_list; /* devices were named, if only as "auto" */
   char *report;               /* the devices that selection passed over, or "" */
-  double compile_ms;          /* 0 for an artifact */
-  double load_ms;             /* of an artifact, choosing its device included */
-  GPtrArray *fallbacks;       /* BpTarget: that an ONNX file was compiled with; NULL for others */
+  double compile_ms;          /* time of compilation; 0 for an artifact */
+  double load_ms;             /* time of loading an artifact, choosing its device included */
+  GPtrArray *fallbacks; /* BpTarget: the fallbacks of a compiled ONNX file; NULL for other files */
   ClaimReport claims;
   BpModel *model;
   BpModelContext *context; /* NULL before model_set_inputs: it has the memory of a run */
@@ -455,7 +457,7 @@ json_t *onnxruntime_run(const char *model, const char *folder, const char *const
 /* Whether model_compile failed because a target refuses a construct that a fallback may run. */
 gboolean model_is_refused(void);
 
-/* Whether the path ends in that extension (".onnx"), ignoring case. */
+/* Whether the path ends in the given extension (".onnx"), ignoring case. */
 gboolean path_has_extension(const char *path, const char *extension);
 
 /* ---- Comparing --------------------------------------------------------------------------- */
@@ -490,7 +492,8 @@ int tolerance_check(const Tolerance *tolerance); /* 0 or -1 with an error */
  * none. */
 typedef struct Difference {
   int64_t elements, mismatches;
-  double absolute, relative; /* the largest; `relative` only where 0 is not expected */
+  double absolute,
+      relative; /* largest differences; `relative` only where the expected element is not 0 */
   int64_t absolute_at, relative_at;
   int64_t first;        /* mismatch */
   double got, expected; /* values at the first mismatch */
@@ -512,7 +515,7 @@ int difference_raise(const Difference *difference, const BpTensorView *view,
 
 /* Temporary files, and folders that have only files. After temporary_add (which copies the path)
  * SIGHUP, SIGINT and SIGTERM remove the file or folder before they end the program.
- * temporary_remove removes it at once. Both are for one thread. (temporary.c) */
+ * temporary_remove removes it at once. Only one thread may call these functions. (temporary.c) */
 void temporary_add(const char *path);
 void temporary_remove(const char *path);
 
@@ -543,7 +546,7 @@ int npz_write(const char *path, const char *const *names, const BpTensorView *co
 gboolean path_is_picture(const char *path);
 /* Reads a PNG or JPEG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W),
  * value/255 (transfer full). N, H and W may be -1: then the input takes one picture of any size.
- * Otherwise the sizes must match. */
+ * Known sizes must match the picture's. */
 BpTensor *picture_read(const char *path, const int64_t *shape, int32_t ndim);
 
 #endif

@@ -79,8 +79,7 @@ void manual_print(const char *name, const GOptionEntry *entries, const char *arg
       print_option(entries);
   for (size_t i = 0; i < G_N_ELEMENTS(common); i++)
     print_option(&common[i]);
-  fputs(
-      ".SH SEE ALSO\n.BR backplane (1)\nhas more of what the command does, its environment, files "
-      "and exit statuses.\n",
-      stdout);
+  fputs(".SH SEE ALSO\n.BR backplane (1)\nexplains the commands, their environment, files and exit "
+        "statuses further.\n",
+        stdout);
 }

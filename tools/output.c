@@ -142,7 +142,7 @@ static char *suggest_option(const GError *error, const GOptionEntry *entries) {
   return text;
 }
 
-/* GLib removes "--" only if no later argument begins with a dash. The first one is the separator.
+/* GLib removes "--" only if no later argument begins with a dash. The first "--" is the separator.
  */
 static void drop_separator(int *argc, char **argv) {
   for (int i = 1; i < *argc; i++)

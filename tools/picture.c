@@ -169,7 +169,7 @@ static BpTensor *read_png(const char *path, Layout *layout, int32_t ndim) {
 
 /* ---- JPEG -------------------------------------------------------------------------------- */
 
-/* A truncated file decodes with a warning, which is an error here. */
+/* A truncated picture decodes with a warning, which the command makes an error. */
 static BpTensor *decode_jpeg(tjhandle decoder, const unsigned char *bytes, gsize size,
                              const char *path, Layout *layout, int32_t ndim) {
   int width, height, sampling, space;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables, and the properties of the terminal: tables fit its width, and headers and errors have
- * colours. Output that goes elsewhere is plain. */
+ * colours. Output to a file or pipe is plain. */
 #include "tools/command.h"
 
 #include <stdio.h>

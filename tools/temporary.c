@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary files and folders of the command. SIGHUP, SIGINT and SIGTERM remove them before they
- * end the program. */
+/* Temporary files and folders of the command. SIGHUP, SIGINT and SIGTERM remove these files before
+ * they end the program. */
 #include "tools/command.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static struct sigaction earlier[SIGTERM + 1];
 
 /* ---- Removing ---------------------------------------------------------------------------- */
 
-/* The signal handler calls these functions, so they call only async-signal-safe functions. */
+/* The functions that the signal handler calls use only async-signal-safe functions. */
 
 /* Removes the files in a folder. readdir would allocate memory. */
 static void empty_folder(int folder) {
@@ -53,8 +53,8 @@ static void remove_path(const char *path) {
   }
 }
 
-/* Then the action that was set before runs. LLVM's handler may call this handler again, which then
- * ends the program. */
+/* After the removal the action that was set before runs. LLVM's handler may call this handler
+ * again, which then ends the program. */
 static void remove_all_and_end(int number) {
   const struct sigaction action = earlier[number];
   for (int i = 0; i < MAX_PATHS; i++)

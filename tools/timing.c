@@ -299,7 +299,8 @@ static void describe_record(const LoadedModel *loaded, const Graph *graph, size_
     record->names = g_strdup(names);
 }
 
-/* Fills in the graph's facts by the names of the nodes. A model without a graph has none. */
+/* Fills in the graph's facts by the names of the nodes. A model without a graph has no such
+ * facts. */
 static void describe_records(const LoadedModel *loaded, GArray *records) {
   Graph graph;
   if (!read_graph(loaded->model, &graph))

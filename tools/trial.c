@@ -65,13 +65,13 @@
 #define POLL_MS 50
 
 /* Waits are at most WAIT_MS long. If GAP_MS pass between the ends of two waits, this process did
- * not run: the machine or all processes of a job were stopped. That time does not count for the
- * deadline. */
+ * not run: the machine or all processes of a job were stopped. The time of such a stop does not
+ * count for the deadline. */
 #define WAIT_MS 500
 #define GAP_MS  1500
 
-/* A child that stays stopped this long has ended its trial. If all processes of a job are stopped
- * and continued one by one, the child is stopped for a moment while this process runs. */
+/* How long a child may stay stopped before its trial counts as ended. If all processes of a job are
+ * stopped and continued one by one, the child is stopped for a moment while this process runs. */
 #define STOP_MS 200
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
@@ -229,8 +229,8 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
 /* ---- Ending remaining processes ---------------------------------------------------------- */
 
 /* A process, as /proc/PID/status describes it. In the /proc of another PID namespace a process has
- * another number than in this process' namespace: NSpid lists all numbers, from that namespace
- * inwards. */
+ * another number than in this process' namespace: NSpid lists all numbers of a process, from the
+ * namespace of /proc inwards. */
 typedef struct Process {
   pid_t number; /* number in the namespace of /proc */
   pid_t parent;

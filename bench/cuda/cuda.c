@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the plugin cuda adds to the driver: launches, copies and a graph of small kernels,
  * beside the same calls of the driver's own API in the same process; the sum of two vectors beside
- * the driver's copy, byte by byte; a matrix product beside cuBLAS, if that is installed. Both take
- * turns; the program prints the shortest time of each and the ratio of Backplane's time to the
- * other.
+ * the driver's copy, byte by byte; a matrix product beside cuBLAS, if that is installed. The two
+ * sides take turns; the program prints the shortest time of each and the ratio of Backplane's time
+ * to the other.
  *
  *   bench-cuda [ROUNDS [SIZE]]    SIZE of the matrices: 4096 */
 

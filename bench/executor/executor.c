@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures a run of a 64-32-10 MLP by Backplane and by onnxruntime through its C API, in one
- * process, in turns. Prints the shortest run of each in microseconds and their ratio.
+ * process, in turns. Prints the shortest run of either runtime in microseconds and their ratio.
  *
  *   bench-executor LIBONNXRUNTIME.so MLP.onnx
  *

@@ -288,7 +288,7 @@ static void start(Side *side, const char *kind, const char *model, const char *v
 static void take(Side *side, bool is_first) {
   Figures figures;
   if (write(side->to, "", 1) != 1 || read(side->from, &figures, sizeof figures) != sizeof figures)
-    exit(1); /* it said why */
+    exit(1); /* the measuring process said why */
   const double *now = (const double *)&figures;
   double *least = (double *)&side->least;
   for (size_t i = 0; i < NUM_FIGURES; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the time from process start to the end of `backplane list` with a hundred plugins
  * installed: with a warm page cache, and with all its files dropped from the page cache. For
- * comparison it measures the start of a process that does nothing.
+ * comparison the program measures the start of a process that does nothing.
  *
  *   bench-list BACKPLANE PLUGIN.so
  *

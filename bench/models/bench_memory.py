@@ -4,8 +4,9 @@
 
 Backplane's figure is the storage of a context: inputs, outputs and intermediate values. onnxruntime
 runs on one thread with its default options and writes a profile (1.31 or newer), which has the
-statistics of the arena after each node. Its figures do not include what the session holds before the
-first run, packed parameters among it, and do not include inputs, which the caller allocates:
+statistics of the arena after each node. The figures of the arena do not include what the session
+holds before the first run, packed parameters among it, and do not include inputs, which the caller
+allocates:
 
   first   the most in use in the first run, in which each value is allocated when it is computed
   later   the most in use in all runs; from the second run on one block holds the planned values

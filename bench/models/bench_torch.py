@@ -5,9 +5,9 @@
   bench_torch.py [--device cuda] [--library-path DIR] BACKPLANE MODEL.onnx...
 
 PyTorch runs the nodes of the ONNX file one by one with its own operators, and on CUDA once
-more as a recorded graph. The two programs take turns. Prints the least milliseconds of each,
-and Backplane's divided by PyTorch's. Exit status 1 if a model failed or the outputs differ. A
-model with an operator that this script does not know is skipped."""
+more as a recorded graph. The two programs take turns. Prints the least milliseconds of each
+program, and Backplane's divided by PyTorch's. Exit status 1 if a model failed or the outputs
+differ. A model with an operator that this script does not know is skipped."""
 
 import argparse
 import json

@@ -6,8 +6,8 @@ independent job has its share of the items.
     bench_mpi.py [--ranks 1,2] [--items 200] [--rounds 5] [--threads 1] MODEL FILE
 
 Each item is a copy of FILE. A time includes reading, dealing, computing and writing all items, but not the start
-of the job. The jobs run in turns. Prints the shortest time of each, and independent / job; 1 is ideal.
-"""
+of the job. The jobs run in turns. Prints the shortest times of both, and their quotient,
+independent / job; 1 is ideal. """
 import argparse
 import json
 import os

@@ -12,8 +12,8 @@
  *
  * Drivers that compute on the host's processors (PoCL, lavapipe) start a thread for each processor,
  * and halves that share processors cannot overlap. So each half has its own half of the processors
- * that the program may use: the threads of its driver run there, and their number matches, unless
- * the driver's own variable sets another. */
+ * that the program may use: the threads of its driver run there, one for each processor unless the
+ * driver's own variable sets another number. */
 #include "bench/bench.h"
 
 #include <sched.h>

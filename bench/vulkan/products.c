@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the product of two square matrices on Vulkan, compiled as a model, with kernels written
- * by hand in GLSL and launched through the driver's own API. All take turns in one process. The
- * program prints the shortest time of each, and the ratio of the best hand-written kernel's time to
- * Backplane's. Exits with 1 if a result is wrong. For devices whose memory the host maps, such as
- * lavapipe.
+ * by hand in GLSL and launched through the driver's own API. All kernels take turns in one process.
+ * The program prints the shortest time of each kernel, and the ratio of the best hand-written
+ * kernel's time to Backplane's. Exits with 1 if a result is wrong. For devices whose memory the
+ * host maps, such as lavapipe.
  *
  *   bench-vulkan-products SOURCES [ROUNDS [SIZE...]]
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the plugin vulkan adds to the driver: launches, copies and a graph of small
- * kernels, beside the same calls of the driver's own API in the same process. Both take turns; the
- * program prints the shortest time of each and the ratio of Backplane's time to the driver's. For
- * devices whose memory the host maps, such as lavapipe.
+ * kernels, beside the same calls of the driver's own API in the same process. Backplane and the
+ * driver take turns; the program prints the shortest time of each and the ratio of Backplane's time
+ * to the driver's. For devices whose memory the host maps, such as lavapipe.
  *
  *   bench-vulkan [ROUNDS] */
 

@@ -212,8 +212,8 @@ void report_set(const void *session, char *text);
 
 /* ---- memory.c ------------------------------------------------------------------------------ */
 
-/* The first version in which a session can have devices with different memories. Older versions
- * pass all tensors in the host's memory. */
+/* The first version of ONNX Runtime in which a session can have devices with different memories.
+ * Older versions of ONNX Runtime pass all tensors in the host's memory. */
 #define MEMORY_SINCE 28
 /* The version of the layout of a kernel's table. */
 #define KERNELS_SINCE 24

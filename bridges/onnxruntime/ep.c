@@ -164,8 +164,8 @@ static int divide(Ep *ep, const OrtGraph *from, OrtGraphSupportInfo *info) {
   return status;
 }
 
-/* After a model's functions are inlined ONNX Runtime asks again. An older version names the further
- * parts like the first ones, and refuses the session. */
+/* After a model's functions are inlined ONNX Runtime asks for claims again. Older versions of ONNX
+ * Runtime name the further parts like the first ones, and refuse the session. */
 #define NAMES_ALL_PARTS 24
 
 /* A nested graph is claimed together with the node that contains it. ONNX Runtime does not take the

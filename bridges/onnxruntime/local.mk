@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The execution provider, a library that ONNX Runtime loads. It links against no library of ONNX Runtime.
-# It is never unmapped, because sessions may outlive the provider's registration.
+# The execution provider, a library that ONNX Runtime loads. The execution provider links against no
+# library of ONNX Runtime. The library is never unmapped, because sessions may outlive the
+# provider's registration.
 
 EXTRA_DIST += bridges/onnxruntime/libbackplane-onnxruntime.map bridges/onnxruntime/python/pyproject.toml \
 	bridges/onnxruntime/python/setup.py bridges/onnxruntime/python/src/onnxruntime_ep_backplane/__init__.py \

@@ -324,8 +324,8 @@ static int follow_streams(Memories *memories, BpDevice device) {
   return status;
 }
 
-/* A copy in the order of a stream of one end; the other end is the host, or the same device. A copy
- * to the host has ended when the function returns. */
+/* A copy in the order of a stream of the source or the destination; the other side is the host, or
+ * the same device. A copy to the host has ended when the function returns. */
 static int copy_on_stream(const BpCopy *copy, const Stream *stream) {
   if (bp_device_copy_between(copy, stream->handle, stream->handle))
     return -1;

@@ -13,8 +13,8 @@ extern "C" {
 
 /* Writes the provider's claims in all open sessions, the newest last, as JSON: a list of {"graph",
  * "device", "target", "nodes", "claimed", "parts", "left": [{"node", "operator", "why"}]}. Later
- * versions may add members. At most `capacity` bytes with the NUL; returns the length of the whole
- * text, as snprintf does. Never fails; if memory is exhausted, the text is "". Any thread. */
+ * versions may add members. Writes at most `capacity` bytes with the NUL; returns the length of the
+ * whole text, as snprintf does. Never fails; if memory is exhausted, the text is "". Any thread. */
 BP_API size_t bp_onnxruntime_report(char *text, size_t capacity);
 
 #ifdef __cplusplus

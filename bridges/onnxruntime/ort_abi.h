@@ -19,7 +19,7 @@
 /* The oldest supported runtime, and the version of the layouts below unless a table's comment names
  * another version: version 1.N has number N. */
 #define ORT_OLDEST_VERSION 23
-/* The version of OrtEp's layout. Older runtimes do not read its later slots. */
+/* The version of OrtEp's layout. Older runtimes do not read the later slots of OrtEp. */
 #define ORT_EP_VERSION 27
 /* The newest version of a slot that is declared here in a table that ONNX Runtime fills. */
 #define ORT_NEWEST_VERSION 28
@@ -406,7 +406,7 @@ typedef struct OrtEpFactory {
   uint32_t (*GetVendorId)(const struct OrtEpFactory *self);   /* 5 */
   const char *(*GetVersion)(const struct OrtEpFactory *self); /* 6 */
   OrtUnused unused_7[1];
-  /* `info` is one that was added to a device. */
+  /* `info` is a memory information that was added to a device. */
   OrtStatus *(*CreateAllocator)(struct OrtEpFactory *self, const OrtMemoryInfo *info,
                                 const OrtKeyValuePairs *options, OrtAllocator **result); /* 8 */
   void (*ReleaseAllocator)(struct OrtEpFactory *self, OrtAllocator *allocator);          /* 9 */

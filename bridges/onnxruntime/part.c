@@ -127,7 +127,7 @@ Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *k
   BpModule *module = part->key ? compile(purpose, onnx) : NULL;
   part->model = module ? bp_model_create(module, &purpose->device, 1) : NULL;
   bp_module_release(module);
-  Idle *first = part->model ? take_context(part, NULL) : NULL; /* fails here, not in a run */
+  Idle *first = part->model ? take_context(part, NULL) : NULL; /* may fail before the runs */
   if (!first) {
     part_free(part);
     return NULL;
@@ -276,8 +276,8 @@ static int get_output(const Info *info, const Idle *idle, int32_t index, const S
   return copy_output(&tensor->view, &view, stream);
 }
 
-/* Without a stream copies of outputs are queued on the default one, with which a context's own is
- * not ordered: outputs of the context's last run may still be read. */
+/* Without a stream copies of outputs are queued on the default stream, with which a context's own
+ * stream is not ordered: outputs of the context's last run may still be read. */
 static int wait_for_copies(const Part *part) {
   return part->device.device_type == BP_DEVICE_CPU ? 0 : bp_stream_sync(part->device, NULL);
 }

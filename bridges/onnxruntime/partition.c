@@ -191,7 +191,7 @@ static int find_borders(Graph *graph, Selection *selection) {
   return 0;
 }
 
-/* Says why there cannot be a part with these borders, or NULL. */
+/* Says why the selection's borders exclude a part, or NULL. */
 static const char *check_borders(Graph *graph, const Selection *selection) {
   if (selection->num_outputs == 0)
     return "nothing reads its outputs";
@@ -247,7 +247,7 @@ static double depth_of(const Graph *graph, const Node *node) {
       strstr(node->op, "Attention"))
     return b && b->ndim > 0 ? 4 * elements_of(&(Value){.ndim = 1, .shape = &b->shape[b->ndim - 1]})
                             : LIKELY_EXTENT;
-  return node->num_inputs > node->num_own_inputs ? LIKELY_EXTENT : 1; /* it has subgraphs */
+  return node->num_inputs > node->num_own_inputs ? LIKELY_EXTENT : 1; /* the node has subgraphs */
 }
 
 /* Estimates the time that ONNX Runtime takes for a node. */

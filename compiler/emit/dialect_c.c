@@ -428,8 +428,8 @@ static const char prologue[] =
 
 /* Vectors of float16 and bfloat16 are converted in pieces of 16, 8 and 4 lanes. The largest piece
  * has as many lanes as a vector register of float32; the rest of the vector is converted in smaller
- * pieces. Only the last piece may have fewer lanes than its type. That piece is slow: it is copied
- * through memory, and its load waits for a narrower store. */
+ * pieces. Only the last piece may have fewer lanes than its type. A piece with fewer lanes is slow:
+ * it is copied through memory, and its load waits for a narrower store. */
 #define EACH_PIECE(name, to, from)                                                                 \
   "BP_INLINE void bp_" name "(void *to, const void *from, int lanes) {\n"                          \
   "  int i = 0;\n"                                                                                 \

@@ -15,7 +15,8 @@
  * dialect_*.c tables of the dialects
  *
  * An error is raised once and remembered in `failed`; the emitter continues with empty texts until
- * bp__emit checks `failed`. So nested expressions need no check at every step. */
+ * bp__emit checks `failed`. So an emitter of nested expressions need not check for an error at
+ * every step. */
 #ifndef BP_EMIT_H
 #define BP_EMIT_H
 
@@ -34,8 +35,8 @@ typedef struct BpText {
 
 typedef struct BpArenaBlock BpArenaBlock;
 
-/* The text of a node. For a vector of bools, `bits` is the lane width of its mask. An atom may be
- * written several times. */
+/* The text of a node. For a vector of bools, `bits` is the lane width of its mask. The text of an
+ * atom may occur several times in the output. */
 typedef struct BpExpr {
   const char *text;
   int32_t bits;
@@ -156,7 +157,7 @@ static inline int bp__is_bool(BpDataType t) {
 const char *bp__dtype_name(BpEmitter *e, BpDataType dtype);
 /* Writes `text` before the functions, once. */
 void bp__declare_once(BpEmitter *e, const char *text);
-/* Returns the row of a scalar type. If the dialect has none, returns NULL and marks `e` as
+/* Returns the row of a scalar type. If the dialect has no such row, returns NULL and marks `e` as
  * failed. */
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
 /* The name of a type, which is declared if necessary. */

@@ -42,8 +42,8 @@ static int32_t capture(void *context, const BpIrNode *node) {
   return is_buffer ? 1 : 0; /* the body does not need the extents of a buffer */
 }
 
-/* Writes the loop over a share of the iterations as a function of its own. It is not inlined: that
- * would turn its parameters into pointers that are read from memory. */
+/* Writes the loop over a share of the iterations as a function of its own. The function is not
+ * inlined: inlining would turn its parameters into pointers that are read from memory. */
 static void emit_share(BpEmitter *e, const BpIrNode *node, const Captures *captures,
                        const char *name, const char *loop) {
   const char *type = bp__type(e, e->ir->dtype(e->ir->operand(node, 0)));

@@ -113,7 +113,7 @@ static const BpIrNode *product_of(BpIndexContext *context, const Factors *factor
 typedef struct Divisor {
   int64_t number;
   const BpIrNode *product; /* NULL: only the number */
-  Factors factors;         /* of the product */
+  Factors factors;         /* factors of the product */
 } Divisor;
 
 /* Sets *divisor to a divisor that is not negative; false if it is no such product. */

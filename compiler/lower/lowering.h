@@ -118,8 +118,8 @@ int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage 
  * indices allow it. */
 int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole);
 /* After bp__lower_region: bounds the stages inside `consumer` that read the producer, by themselves
- * or through others, by the regions that it found for them. Returns the bounds of all stages before
- * that, for bp__lower_unbind; NULL with an error. */
+ * or through others, by the regions that it found for them. Returns the earlier bounds of all
+ * stages, for bp__lower_unbind; NULL with an error. */
 const BpLowerBound *bp__lower_bind(BpLowering *lowering, const BpLowerStage *producer,
                                    const BpLowerStage *consumer);
 void bp__lower_unbind(BpLowering *lowering, const BpLowerBound *before);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first step of lowering: finds the stages, substitutes inlined ones into their readers, orders
- * the stages so that producers come first, and checks where they run. */
+/* The first step of lowering: finds the stages, substitutes inlined stages into their readers,
+ * orders the stages so that producers come first, and checks where they run. */
 
 #include "compiler/lower/nest.h"
 

@@ -2,7 +2,7 @@
 /* Loop partitioning: if a condition inside a loop changes as the loop's variable grows, the loop is
  * divided into a loop before the change and a loop after it, and neither has the condition. So a
  * loop of its own copies each part of a concatenation, and the padding of a picture has other loops
- * than the inside. Halide and TVM have a similar pass.
+ * than the inside. Halide and TVM partition loops, too.
  *
  * A condition is a comparison, minimum or maximum of indices. The innermost serial loop on whose
  * variable a condition depends decides it, because outer loops may contain much other code. A
@@ -45,7 +45,8 @@ typedef struct Choice {
 /* The conditions in the body of one loop. */
 typedef struct Scan {
   Partition *partition;
-  BpIrMap values; /* of names in the body; variables of vectors and unrolled loops are free */
+  BpIrMap
+      values; /* values of names in the body; variables of vectors and unrolled loops are free */
   BpIrMap others; /* variable of an inner serial loop -> a free variable of its range */
   Choice choices[MAX_CHOICES];
   int32_t count;
@@ -220,7 +221,7 @@ static bool is_useful(const Partition *partition, const BpIrNode *var, Bounds bo
 
 /* ---- Scanning a loop --------------------------------------------------------------------- */
 
-/* The variables of inner serial loops in an expression: their number, and the last one. */
+/* The variables of inner serial loops in an expression: their number, and the last variable. */
 typedef struct Inner {
   const BpIrMap *others;
   const BpIrNode *var;
@@ -238,8 +239,8 @@ static int visit_inner(void *context, const BpIrNode *node) {
 
 /* A choice by the variable of an inner serial loop is left to that loop, unless the choice differs
  * among lanes in each of its iterations, as at the edge of a window that is narrower than a vector.
- * Then that variable counts as free, too. Returns 1 if this loop may decide, 0 if not; -1 with an
- * error. */
+ * The variable of such an inner loop counts as free, too. Returns 1 if this loop may decide, 0 if
+ * not; -1 with an error. */
 static int claim_choice(const Scan *scan, Choice *choice) {
   const Partition *partition = scan->partition;
   Inner inner = {.others = &scan->others};
@@ -373,7 +374,7 @@ typedef struct Lanes {
   BpIrMap vars; /* a variable that differs among lanes -> itself if it is linear in the number of
                  * the lane, else its value */
   int64_t count;
-  int64_t gathered; /* of the visited expression */
+  int64_t gathered; /* elements that vectors of the visited expression load one by one */
   bool has_failed;  /* an error was raised */
 } Lanes;
 
@@ -433,7 +434,7 @@ static int visit_read(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* Whether a statement contains a loop, or a serial one if `is_serial`. */
+/* Whether a statement contains a loop, or a serial loop if `is_serial`. */
 static bool has_loop(const BpIrNode *node, bool is_serial) {
   bool has = node->kind == BP_IR_FOR && (!is_serial || node->int_value == BP_IR_FOR_SERIAL);
   if (node->kind != BP_IR_FOR && node->kind != BP_IR_LET && node->kind != BP_IR_ALLOCATE &&
@@ -556,7 +557,7 @@ typedef struct Copy {
   bool is_first;              /* the difference is at least 0 in this copy */
 } Copy;
 
-/* Whether the copy decides a choice with that difference: 1 first side, 0 second, -1 unknown. */
+/* Whether the copy decides a choice with a given difference: 1 first side, 0 second, -1 unknown. */
 static int is_decided(const Copy *copy, const BpIrNode *difference) {
   BpIndexContext *index = &copy->partition->lowering->index;
   const BpIrNode *zero = integer(copy->partition, 0);
@@ -569,7 +570,7 @@ static int is_decided(const Copy *copy, const BpIrNode *difference) {
   return is_below(copy->partition, difference, zero) ? 0 : -1;
 }
 
-/* A new name with its narrower range here. */
+/* Copies a LET: a new name with the narrower range that its value has in the part. */
 static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Copy *copy = rewriter->context;
   BpIndexContext *index = &copy->partition->lowering->index;
@@ -718,8 +719,9 @@ static void assume_condition(const Partition *partition, const BpIrNode *conditi
 typedef struct Part {
   Copy copy;
   Bounds bounds;
-  Facts facts;           /* limits of the loop's variable */
-  const BpIrNode *value; /* of the loop's variable in the part; NULL if there is no iteration */
+  Facts facts; /* limits of the loop's variable */
+  const BpIrNode
+      *value; /* value of the loop's variable in the part; NULL if there is no iteration */
   const BpIrNode *node;
 } Part;
 

@@ -7,8 +7,8 @@
  * around the innermost body that contains all uses.
  *
  * An index is integer arithmetic on variables and constants, so it has the same value wherever its
- * variables have values. It may be computed in iterations that did not need it: pass `guard` has
- * made each division harmless. */
+ * variables have values. An index may be computed in iterations that did not need the index: pass
+ * `guard` has made each division harmless. */
 
 #include <stdlib.h>
 
@@ -280,7 +280,8 @@ static void find_rebound(Sharing *sharing) {
   }
 }
 
-/* Makes the names. The scope of an index contains the scopes of the indices that use it. */
+/* Makes the names of indices. The scope of an index contains the scopes of the indices that use
+ * it. */
 static int make_names(Sharing *sharing) {
   find_rebound(sharing);
   for (size_t i = sharing->num_indices; i-- > 0;) {

@@ -2,8 +2,8 @@
 /* Loads of vectors whose lanes are at constant distances from one another, such as backward rows
  * and every second element. Processors and compilers load each lane by itself. The pass loads
  * neighbours, one vector from the first element on and one vector up to the last element, and
- * takes the lanes out of them. No element outside of these two is read, so the loads stay inside
- * the buffer. */
+ * takes the lanes out of them. No element before the first or after the last one is read, so the
+ * loads stay inside the buffer. */
 
 #include "compiler/ir/scalar.h"
 #include "compiler/lower/passes.h"

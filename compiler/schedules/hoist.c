@@ -66,8 +66,8 @@ static int find_axes(const BpTeStage *reader, const BpIrNode *value, const BpTeA
   return has_rows && has_vector && !is_open && *count <= BP_TE_MAX_NDIM;
 }
 
-/* Adds an expression to the operands if it is one, and has the axes of the others: 1, 0, or -1 with
- * an error. */
+/* Adds an expression to the operands if it is an operand and has the axes of the other operands: 1,
+ * 0, or -1 with an error. */
 static int add_operand(Operands *operands, const BpIrNode *node) {
   const BpTeAxis *axes[BP__TE_MAX_AXES];
   int32_t num_axes;

@@ -81,7 +81,7 @@ int bp__convert_operands(BpTe *te, BpTeTensor *const *outputs, int32_t num_outpu
  * them. */
 #define BP__FEW_ROWS 16
 /* Makes stages of the operands that products compute from their inputs, if more than BP__FEW_ROWS
- * rows, or an open number, share each value (hoist.c). Stages are inlined before. */
+ * rows, or an open number, share each value (hoist.c). The caller has inlined stages before. */
 int bp__hoist_operands(BpTe *te);
 
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */

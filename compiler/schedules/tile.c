@@ -90,7 +90,8 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
   return loads;
 }
 
-/* The stage that computes an access' vectors for this product alone; NULL if the access has none.
+/* The stage that computes an access' vectors for one product alone; NULL if the access has no such
+ * stage.
  */
 static const BpStageInfo *own_vectors(const BpStageInfo *work, const BpAccess *access,
                                       const Tile *tile, const BpMachine *machine) {
@@ -295,7 +296,8 @@ static bool is_turned(const BpStageInfo *work, const BpStageInfo *info, const Bp
 }
 
 /* The producer of an access' vectors that is best computed in the tiles. All tiles of the broadcast
- * operand read the panel of a tile while it is in the cache. NULL if the access has none. */
+ * operand read the panel of a tile while the panel is in the cache. NULL if the access has no such
+ * producer. */
 static const BpStageInfo *panel_producer(const BpStageInfo *work, const BpAccess *access,
                                          const Tile *tile, const BpMachine *machine) {
   const BpStageInfo *info = own_vectors(work, access, tile, machine);
@@ -409,8 +411,8 @@ static bool reads_each_once(const BpStageInfo *work, const BpAccess *access,
 }
 
 /* The producer of an access' broadcast values, usually a padded or converted copy, which is best
- * computed just before its use, so that it is in the cache; NULL if the access has none. A kernel
- * has no workspace, so its producers are kernels of their own. */
+ * computed just before its use, so that it is in the cache; NULL if the access has no such
+ * producer. A kernel has no workspace, so its producers are kernels of their own. */
 static const BpStageInfo *near_producer(const BpStageInfo *work, const BpAccess *access,
                                         const Tile *tile, const BpMachine *machine) {
   if (machine->has_kernels || is_vector_access(access, tile))

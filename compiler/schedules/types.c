@@ -149,8 +149,9 @@ static int has_other_readers(const BpTe *te, const BpTeTensor *tensor, const BpT
   return bp__ir_uses(reader->body, tensor->buffer);
 }
 
-/* Makes `reader` read a copy of the tensor in the type of the cast. A stage that computes the
- * tensor only for `reader`, usually a padded input, computes the copy instead of the tensor. */
+/* Makes `reader` read a copy of the tensor in the type to which the reader casts its elements. A
+ * stage that computes the tensor only for `reader`, usually a padded input, computes the copy
+ * instead of the tensor. */
 static int convert_operand(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                            BpTeStage *reader, const BpIrNode *cast) {
   BpTeTensor *tensor = bp__te_tensor_of(te, cast->operands[0]->operands[0]);

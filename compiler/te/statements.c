@@ -63,7 +63,7 @@ static int visit_use(void *context, const BpIrNode *node) {
   if (written && written->stage == stage)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE,
-                        "the statements of tensor %s write to %s, which is another's",
+                        "the statements of tensor %s write to %s, a tensor of another computation",
                         stage->tensor->name, written ? written->name : "a buffer");
 }
 

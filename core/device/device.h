@@ -18,7 +18,7 @@
 /* Bytes for the text of bp_device_format: a kind, a colon, an index and a NUL. */
 #define BP_DEVICE_TEXT_MAX (BP_DEVICE_KIND_MAX + 12)
 
-/* Returns the name of a kind on the machine that has it: `kind` without the prefix and the machine.
+/* Returns the name that a kind has on its own machine: `kind` without the prefix and the machine.
  * Code for the kind's devices uses this name. */
 BP__SHARED const char *bp__device_plain_kind(const char *kind);
 
@@ -70,7 +70,7 @@ BP__SHARED int bp__device_failed(BpDevice device, const char *doing);
  * forked. */
 BP__SHARED int bp__device_check_fork(void);
 
-/* Whether this process is such a child; raises no error. */
+/* Whether this process is the child of a process that had used a device; raises no error. */
 BP__SHARED int bp__device_is_forked(void);
 
 /* Copies a kind's table to a table of the host, and checks it: optional slots that are absent are
@@ -88,8 +88,8 @@ BP__SHARED int bp__device_is_host(BpDevice device);
 BP__SHARED int bp__stream_check(BpDevice device, void *stream);
 
 /* Returns the number of this thread's current stream on the device, or 0 for the default stream.
- * Numbers are never reused. The second function returns whether the stream with that number still
- * exists; the default stream always does. */
+ * Numbers of streams are never reused. bp__stream_is_alive returns whether the stream with a number
+ * still exists, as the default stream always does. */
 uint64_t bp__stream_current_number(BpDevice device);
 int bp__stream_is_alive(uint64_t number);
 /* Adds 1 or -1 to the number of a stream's users, and returns whether the stream exists.
@@ -105,7 +105,7 @@ BP__SHARED int bp__stream_note_record(BpDevice device, void *stream, uint64_t *n
 BP__SHARED void *bp__host_alloc(uint64_t size, uint64_t alignment);
 BP__SHARED void bp__host_free(void *data);
 
-/* Starts this part of the core. */
+/* Starts core/device, the part of the core for devices and tensors. */
 int bp__device_start(void);
 
 #endif

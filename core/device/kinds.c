@@ -122,7 +122,7 @@ static int raise_forked(void) {
                         "posix_spawn, Python's \"spawn\")");
 }
 
-/* Every slot ignores its arguments. */
+/* Every slot of a device that was in use before a fork ignores its arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 

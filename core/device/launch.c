@@ -87,7 +87,7 @@ static const Kernel *find_elsewhere(const Kernel *kernel, int32_t device_type) {
 }
 
 /* Returns the kernel for the devices of a type, which run the same code; NULL with an error. If two
- * threads add it at once, the list has it twice. */
+ * threads add a kernel at once, the list has the kernel twice. */
 static const Kernel *kernel_for(Kernel *kernel, int32_t device_type) {
   if (__builtin_expect(kernel->device_type == device_type, 1))
     return kernel;
@@ -179,7 +179,7 @@ static int call_there(BpFunction *function, const BpInvocation *invocation, cons
   int rc = bp_function_call(function, args, num_args, result);
   BpError *error = rc ? bp_error_take() : NULL;
   if (bp_device_set_current(before, stream))
-    bp_error_clear(); /* the stream was freed since */
+    bp_error_clear(); /* the stream was freed meanwhile */
   if (error)
     bp_error_put(error);
   return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wraps devices in layers through the part parts/layering, which is loaded if BACKPLANE_LAYERS is
- * set. Otherwise a kind's table and its kernels are the plugin's own, and no call is
+ * set. Without BACKPLANE_LAYERS a kind's table and its kernels are the plugin's own, and no call is
  * intercepted. */
 
 #include "core/device/layers.h"

@@ -43,8 +43,8 @@ int bp__layers_host(const BpDeviceApi **api);
 
 /* A function that frees memory which the host keeps for reuse, so that layers do not report it as a
  * leak. The function is called before the layers learn that the process ends, in the same thread.
- * The workspace pool and the transfers have one each. bp__layers_given_before_end returns the
- * functions by index; NULL: no more. */
+ * The workspace pool and the transfers have one such function each. bp__layers_given_before_end
+ * returns the functions by index; NULL: no more. */
 #define BP__MOST_BEFORE_END 2
 typedef void (*BpBeforeEnd)(void);
 BP__SHARED void bp__layers_before_end(BpBeforeEnd function);

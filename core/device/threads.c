@@ -12,8 +12,8 @@
  * run its tasks.
  *
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
- * a task index runs on the same core in every launch, which has the task's data in its caches. Idle
- * workers spin for a while and then sleep on a futex of their own. */
+ * a task index runs on the same core in every launch, and the core has the task's data in its
+ * caches. Idle workers spin for a while and then sleep on a futex of their own. */
 
 #include "core/registry/log.h"
 #include "core/system/env.h"
@@ -42,7 +42,7 @@
 /* ---- Denormal floats --------------------------------------------------------------------- */
 
 /* Arithmetic on denormals is up to 150 times slower: they are flushed to zero, as results and as
- * operands, in the calling thread. The first function returns the state that the second restores.
+ * operands, in the calling thread. flush_begin returns the state that flush_end restores.
  */
 static uint64_t flush_begin(void) {
 #if defined(__x86_64__)
@@ -230,7 +230,7 @@ static int look_at_barrier(Group *group, uint32_t phase) {
     return 1;
   if (!atomic_load(&group->ended))
     return 0;
-  /* A task that passed this barrier may have ended since. */
+  /* A task that passed the barrier may have ended since. */
   return atomic_load(&group->phase) != phase ? 1 : -1;
 }
 
@@ -442,7 +442,7 @@ static void run_on_team(Team *team, Group *group) {
 }
 
 /* Within a task of a larger group the thread's state stays; the single task of a group may itself
- * launch one. */
+ * launch a group. */
 static void run_here(Group *group) {
   int before = in_task;
   in_task = before || group->view.num_task > 1;

@@ -137,8 +137,8 @@ static BpModule *load_bytes(const BpBlob *blob, size_t index, const BpByteArray 
   return module;
 }
 
-/* Larger bytes become an object, which exists as long as they are used; a few bytes are valid only
- * during the call. */
+/* Many bytes become an object, which exists as long as the bytes are used; a few bytes are valid
+ * only during the call. */
 static BpModule *load_converted(const BpBlob *blob, size_t index, const BpOwnedBytes *converted) {
   BpValue value;
   BpByteArray bytes;

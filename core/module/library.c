@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Library modules: a shared library whose exported functions are the module's functions.
  *
- * A library keeps state in its own variables: the functions that it looked up. So no two modules
- * share a mapping, nor does a module share a mapping with another host in the process: a file that
- * is already open is opened again from a copy in memory. The library is unmapped with its module,
- * which every function of it keeps alive.
+ * A library keeps state in its own variables: the functions that it looked up. Because of this
+ * state no two modules share a mapping, nor does a module share a mapping with another host in the
+ * process: a file that is already open is opened again from a copy in memory. The library is
+ * unmapped with its module, which every function of it keeps alive.
  *
  * A library that calls the host by name (TVMFFIErrorSetRaisedFromCStrParts) is also opened from a
  * copy, in whose symbol table those names have addresses of Backplane's functions. So Backplane
- * need not export these names to the whole process, where they would replace the names of TVM's own
- * libraries. */
+ * need not export the called names to the whole process, where they would replace the names of
+ * TVM's own libraries. */
 
 #include "core/module/library.h"
 
@@ -111,7 +111,8 @@ static void close_library(void *handle, int copy_fd) {
   bp__unlock(BP__LOCK_STATE);
 }
 
-/* Opens `name`. 1: *handle belongs to this module; 0: the library is already open; -1: failed. */
+/* Opens `name`. Returns 1 if *handle belongs to this module, 0 if the library is already open, or
+ * -1. */
 static int open_and_claim(const char *name, const char *path, void **handle) {
   void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (opened) {

@@ -50,8 +50,8 @@ struct BpModule {
  * an edge closes no cycle. */
 static size_t last_stamp;
 
-/* Releases the imports of a module that is being freed. The imports of these modules wait in a list
- * of the thread, so that the stack does not grow with the depth of the graph. */
+/* Releases the imports of a module that is being freed. The imports of modules that are being freed
+ * wait in a list of the thread, so that the stack does not grow with the depth of the graph. */
 static void release_imports(ImportList *list) {
   static _Thread_local ImportList *pending;
   static _Thread_local int is_releasing;

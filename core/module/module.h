@@ -22,8 +22,8 @@ BP__SHARED BpModule **bp__module_flatten(BpModule *module, size_t *count);
 int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function);
 
 /* Returns the module's code loaded by the loader of a machine: "remote:me@gpubox/", or "" for this
- * one. The code is loaded once, from the bytes of `module`, which owns the result. Any thread. NULL
- * with an error. */
+ * machine. The code is loaded once, from the bytes of `module`, which owns the result. Any thread.
+ * NULL with an error. */
 BpModule *bp__module_elsewhere(BpModule *module, const char *machine);
 
 /* Takes the value that a loader returned, and checks it: returns the module (transfer full) or

@@ -27,7 +27,7 @@ int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwn
 
 typedef struct OldTvm {
   /* Adds the host functions for libraries of TVM up to 0.19, and the loaders of their embedded
-   * modules. May be called again. */
+   * modules. Repeated calls are allowed. */
   int (*start)(void);
   /* Like bp__blob_parse. */
   int (*parse_blob)(BpBlob *blob, const BpByteArray *stream, const char *what);
@@ -39,7 +39,7 @@ typedef struct OldTvm {
 /* Returns the started part; NULL with an error. Any thread. */
 const OldTvm *bp__old_tvm(void);
 
-/* Whether a pointer variable with that name is for a function of the part. */
+/* Whether a pointer variable called `name` is for a function of the part. */
 int bp__old_tvm_has(const char *name);
 
 #endif

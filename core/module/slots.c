@@ -97,7 +97,7 @@ static Initialising *find_initialising(void **handle) {
   return item;
 }
 
-/* Waits until no other thread initialises the handle. Returns -1 if this thread does. */
+/* Waits until no other thread initialises the handle. Returns -1 if this thread initialises it. */
 static int wait_for_handle(void **handle) {
   for (const Initialising *item; (item = find_initialising(handle));) {
     if (pthread_equal(item->thread, pthread_self()))

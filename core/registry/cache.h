@@ -11,8 +11,8 @@
  * bytes, which linkers and loaders ignore. The file's modification time is the time of its last
  * use, and a file used within the last minute is not removed. When a file is added, files that were
  * not used for 90 days are removed, and then the least recently used files while the subject takes
- * more than BACKPLANE_CACHE_SIZE. Other files in the folder are not changed. Any thread, any number
- * of processes. */
+ * more than BACKPLANE_CACHE_SIZE. Other files in the folder are not changed. Any thread may use the
+ * cache, and any number of processes at once. */
 #ifndef BACKPLANE_CORE_REGISTRY_CACHE_H
 #define BACKPLANE_CORE_REGISTRY_CACHE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of tensors as numbers. These functions are in the core, not in a part: a number that a
- * part's missing file would turn into 0 is a wrong answer. */
+/* Elements of tensors as numbers. The functions that decode elements are in the core, not in a
+ * part: a number that a part's missing file would turn into 0 is a wrong answer. */
 #ifndef BACKPLANE_CORE_REGISTRY_ELEMENT_H
 #define BACKPLANE_CORE_REGISTRY_ELEMENT_H
 

@@ -18,8 +18,8 @@ typedef struct Hints {
   /* bp__device_raise_unknown. */
   int (*raise_unknown_kind)(const char *name);
   /* Returns why a kind has no device: the environment variables that may be the cause, followed by
-   * the plugin's reason. Variables that the reason names are left out. Valid until the thread's
-   * next call. */
+   * the plugin's reason. Variables that the reason names are left out. The text is valid until the
+   * thread's next call. */
   const char *(*explain_no_device)(const char *kind, const char *reason);
   /* Makes a module that keeps the bytes of a module of the kind. Requests for functions of the
    * module fail with this thread's present error, which the module takes. NULL with an error only
@@ -27,10 +27,10 @@ typedef struct Hints {
   BpModule *(*create_absent)(const char *kind, const BpByteArray *bytes, BpObject *owner);
 } Hints;
 
-/* Returns the part; NULL if it is not installed. Keeps this thread's error. */
+/* Returns the part; NULL if it is not installed. The call keeps this thread's error. */
 const Hints *bp__hints(void);
 
-/* Size of any hint. */
+/* The size of the longest hint. */
 #define BP_HINT_MAX 96
 
 /* Writes "; did you mean \"opencl\"?" for the nearest candidate, or "", to `hint`, and returns

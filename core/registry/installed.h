@@ -18,8 +18,8 @@ struct BpPluginList {
 
 /* The part's table. Any thread, called without a lock. */
 typedef struct Installed {
-  /* Activates the plugin that provides a registry name, if there is one. 0 in either case, or -1
-   * with an error. Called with no lock held. */
+  /* Activates the plugin that provides a registry name, if there is one. 0, with or without such a
+   * plugin, or -1 with an error. Called with no lock held. */
   int (*activate_provider)(const char *registry_name);
   /* The functions of <backplane/plugins.h>. */
   BpPluginList *(*list)(void);

@@ -116,8 +116,9 @@ static char *find_damage(const char *path, int *is_memory) {
 }
 
 /* The loader keeps a library of RTLD_NODELETE even if memory runs out in the middle, and the
- * thread-local variables of such a library are missing for good. So the flag comes afterwards. If
- * that fails, the library stays loaded, because dlclose would drop the message of dlerror. */
+ * thread-local variables of such a library are missing for good. So RTLD_NODELETE is set after the
+ * library is loaded. If RTLD_NODELETE cannot be set, the library stays loaded, because dlclose
+ * would drop the message of dlerror. */
 static void *load_for_good(const char *path, int *is_memory) {
   void *library = bp__elf_load(path, 0, is_memory);
   return library ? bp__elf_load(path, RTLD_NODELETE, is_memory) : NULL;

@@ -5,9 +5,9 @@
  * and replaces a full table by a larger one. A reader may still use an entry or table that a writer
  * has unlinked, so the writer first adds it to a list of garbage. A reader increments one of
  * several counters, spread over cache lines, while it reads. Once every counter has been zero, no
- * reader uses garbage that was unlinked before. All these accesses are sequentially consistent: a
- * reader that increments a counter after the writer saw zero cannot find garbage that was unlinked
- * before. */
+ * reader uses garbage that was unlinked before. The accesses to the counters and the table are
+ * sequentially consistent: a reader that increments a counter after the writer saw zero cannot find
+ * garbage that was unlinked before. */
 
 #include "core/registry/registry.h"
 

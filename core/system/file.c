@@ -16,8 +16,8 @@
 
 /* ---- Signals while writing --------------------------------------------------------------- */
 
-/* The kernel sends these signals to the thread that writes. The signals are blocked during the
- * call, and discarded if the call caused them. */
+/* The kernel sends SIGXFSZ and SIGPIPE to the thread that writes. The signals are blocked during
+ * the call, and discarded if the call caused them. */
 typedef struct Held {
   sigset_t mask;    /* the thread's mask before */
   sigset_t pending; /* signals that were pending before */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The locks of the core, and forks.
  *
- * These are all its locks, in the order in which a thread takes them. A fork takes all of them
- * first, so that in the child each lock is free and the data that it guards is consistent. A lock
- * that is not listed here could be held in the child by a thread that does not exist there. Objects
- * have no locks of their own. */
+ * The enumeration lists all locks of the core, in the order in which a thread takes them. A fork
+ * takes all of them first, so that in the child each lock is free and the data that it guards is
+ * consistent. A lock that is not listed here could be held in the child by a thread that does not
+ * exist there. Objects have no locks of their own. */
 #ifndef BACKPLANE_CORE_SYSTEM_LOCK_H
 #define BACKPLANE_CORE_SYSTEM_LOCK_H
 

@@ -53,8 +53,8 @@ static int check_plugin(const BpTargetKind *kind, const Registration *registrati
   return 0;
 }
 
-/* An invalid kind is refused here, not at its first use. The kinds of a plugin that passed its
- * trial were checked there. */
+/* An invalid kind is refused at its registration, not at its first use. The kinds of a plugin that
+ * passed its trial were checked in the trial. */
 static int check_kind(const BpTargetKind *kind, const Registration *registration) {
   if (registration && registration->was_tried)
     return 0;

@@ -14,7 +14,7 @@
 struct BpTarget {
   BpObject header;
   const BpTargetKind *kind;
-  int completing; /* during the kind's `complete`, where attributes may be set */
+  int completing; /* whether the kind's `complete` runs, which may set attributes */
   BpValue values[];
 };
 

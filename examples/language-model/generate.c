@@ -46,7 +46,7 @@ static int bind_cache(const BpModel *model, BpModelContext *context, int32_t inp
   return status;
 }
 
-/* Runs with `count` tokens more. Returns the next token, or -1 with an error. */
+/* Runs the model with `count` tokens more. Returns the next token, or -1 with an error. */
 static int64_t step(BpModelContext *context, const int64_t *tokens, int64_t count) {
   const int64_t shape[] = {1, count};
   const BpTensorView view = {.data = (void *)(uintptr_t)tokens,

@@ -6,9 +6,9 @@
  * Values are assigned from the largest to the smallest, as in "greedy by size for shared objects"
  * (Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). Of the
  * parts that are free during a value's lifetime the value takes the one that is in use soonest
- * before or after that lifetime. This leaves long intervals of other parts free. An arena is
- * allocated as soon as its sizes are known, so values whose extents are known later have an arena
- * of their own. */
+ * before or after that lifetime. This choice of a part leaves long intervals of the other parts
+ * free. An arena is allocated as soon as its sizes are known, so values whose extents are known
+ * later have an arena of their own. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -37,7 +37,7 @@ typedef struct BpBuild {
   int32_t num_places;           /* length of the chain */
   bool *is_used;           /* whether the place has a node, by place; true for the target's place */
   const int32_t *ordinals; /* index of the device among its kind, by place, as in the general code;
-                              -1: none. NULL: in order of use */
+                              -1: none. NULL: devices are numbered in order of use */
   int32_t is_reference;    /* BpCompileOptions.is_reference */
   bool is_program;         /* the result is a program, even with known shapes */
   const char *dump_prefix; /* prefix of files in options->dump_dir: "0-llvm-" */
@@ -106,7 +106,7 @@ typedef struct BpGroup {
   BpList nodes;          /* BpGraphNode, in order of execution */
   BpGraphNode *anchor;   /* the node whose fusion class is REDUCTION or higher, or NULL */
   BpList outputs;        /* BpGraphValue */
-  BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
+  BpList args;           /* BpGraphValue: inputs, each once, without constants of one element */
   const char *function;  /* NULL: a view, or the machine runs the node */
   BpGraphValue *view_of; /* the input of a view */
   int32_t place;         /* index of the target that the code is for */
@@ -262,7 +262,8 @@ int bp__build_place(const BpBuild *build, BpGraph *graph);
 /* Puts copies between groups of different places. (place.c) */
 int bp__build_copies(const BpBuild *build, BpGraph *graph, BpGroups *groups);
 /* The number of a place's device among those of its type, from 0: the targets of a type are for one
- * device each, but for the CPU, which is one device. A place without nodes needs none. (place.c) */
+ * device each, but for the CPU, which is one device. A place without nodes needs no device.
+ * (place.c) */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place);
 
 /* ---- Stages ------------------------------------------------------------------------------ */

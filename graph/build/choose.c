@@ -108,8 +108,8 @@ static void hash_device(GChecksum *hash, BpDevice device) {
   bp_error_clear();
 }
 
-/* All that the times depend on. The values of weights beside the file are left out. NULL with an
- * error. */
+/* Everything that the measured times depend on. The values of weights beside the file are left out.
+ * NULL with an error. */
 static char *make_key(const char *path, const BpCompileOptions *options, const Devices *devices) {
   GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
   const BpTarget *chain[BP_BUILD_MAX_PLACES] = {options->targets[0]};

@@ -38,7 +38,8 @@ static int check_table(const char *name, const BpGraphCompilerApi *api) {
                           "plugin",
                           name, api->struct_size);
   if (strcmp(api->name, name))
-    return bp_error_raise(BP_ERROR_PLUGIN, "graph_compiler.%s gives the table of another, \"%s\"",
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "graph_compiler.%s gives the table of another graph compiler, \"%s\"",
                           name, api->name);
   if (api->reserved)
     return bp_error_raise(BP_ERROR_PLUGIN,

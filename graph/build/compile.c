@@ -120,7 +120,7 @@ typedef struct TargetBuild {
   BpGroups groups;
   BpIrModule *irs[BP_BUILD_MAX_PLACES]; /* kernels' descriptions, by place */
   BpList parts; /* the modules (BpModule) that graph compilers made; owned */
-  char *text;   /* of the target */
+  char *text;   /* text of the target */
   char *json;
   BpModule *code;
   BpModule *program; /* program of a graph with open extents, with the code and without JSON */

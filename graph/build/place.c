@@ -88,8 +88,8 @@ static bool has_ordinal(const BpBuild *build, int32_t place) {
 }
 
 /* Returns the ordinal of a place's device. Specialised code runs on the devices of the general
- * code; a fallback that only the specialised code uses has an ordinal after the ordinals of these
- * devices. */
+ * code; a fallback that only the specialised code uses has an ordinal after those of the general
+ * code's devices. */
 int32_t bp__build_ordinal(const BpBuild *build, int32_t place) {
   int32_t type = bp_target_device_type(build->chain[place]), ordinal = 0;
   if (has_ordinal(build, place))

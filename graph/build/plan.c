@@ -4,7 +4,8 @@
  *
  * Values are assigned from the largest to the smallest, so no storage grows. Of the storages that
  * are free during a value's lifetime the value takes the one that is in use soonest before or after
- * that lifetime. This leaves long intervals of other storages free for values that live long. */
+ * that lifetime. The choice leaves long intervals of other storages free for values that live
+ * long. */
 #include <stdlib.h>
 
 #include <backplane/error.h>

@@ -63,7 +63,8 @@ typedef struct Program {
   int64_t heap, storage; /* registers */
   GPtrArray *parts;      /* parts of all arenas: lists of the values that take turns */
   const char *memory[3]; /* the value of BP_RELAX_STORAGE_NAMES */
-  int64_t numbers[BP_BUILD_MAX_PLACES];     /* of devices beside the target's, by place; 0: none */
+  int64_t
+      numbers[BP_BUILD_MAX_PLACES]; /* numbers of devices beside the target's, by place; 0: none */
   const char *devices[BP_BUILD_MAX_PLACES]; /* the value of BP_RELAX_DEVICE_NAMES */
   int64_t num_devices;
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
@@ -1351,7 +1352,7 @@ static void write_words(const GArray *words, BpStreamWriter *writer) {
 }
 
 /* Releases the memory of large constants other than those from index `first` on. Lack of memory for
- * their list only delays that. */
+ * the list of constants only delays the release. */
 static void release_before(const Program *program, guint first, BpGraph *graph) {
   BpList live = {0};
   int status = 0;

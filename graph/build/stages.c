@@ -240,7 +240,7 @@ static int find_inputs(Cut *cut, int32_t stage) {
   int32_t begin = cut->first[stage], end = cut->first[stage + 1];
   int32_t num_extents = bp__extents_count(&cut->graph->extents);
   int status = 0;
-  /* The first stage has all inputs of the graph, because it checks them. */
+  /* The first stage checks all inputs of the graph, so all of them are its inputs. */
   for (size_t i = 0; stage == 0 && i < cut->graph->inputs.size && !status; i++)
     status = add_input(cut, 0, cut->graph->inputs.items[i]);
   for (int32_t i = begin; i < end && !status; i++)

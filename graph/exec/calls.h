@@ -38,7 +38,7 @@ struct BpExecutor {
   BpTensor **bound;      /* the caller's tensor in use, or NULL, by argument */
   unsigned char *ready;  /* whether the argument has a value, by argument */
   BpTensor **outputs;    /* by head */
-  BpValue *args;         /* of all calls */
+  BpValue *args;         /* arguments of all calls */
   Call *calls;
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */

@@ -27,9 +27,9 @@ void bp__crossing_set_streams(BpCrossings *crossings, uint32_t index, void *from
 
 /* Prepares the crossings for a run, while no other thread uses them. */
 void bp__crossings_begin(BpCrossings *crossings);
-/* Queue the two halves of a copy. Each is called once in a run: send in the thread of the source's
- * device, receive in that of the destination's device. Return -1 with an error, or without an error
- * if another thread has given up. */
+/* Queue the two halves of a copy. Each of both functions is called once in a run: send in the
+ * thread of the source's device, receive in that of the destination's device. Return -1 with an
+ * error, or without an error if another thread has given up. */
 int bp__crossing_send(BpCrossings *crossings, uint32_t index);
 int bp__crossing_receive(BpCrossings *crossings, uint32_t index);
 /* Ends all waits of other threads after a failure of one thread. */

@@ -175,7 +175,8 @@ static uint32_t find_operators(const BpCallGraph *graph, uint32_t *nodes, size_t
   return count;
 }
 
-/* For the first device beside the host; others have an order of their own. */
+/* The order of calls for the first device beside the host; other devices have orders of their
+ * own. */
 static int order_for_first(const BpExecutor *executor, uint32_t *nodes, uint32_t count) {
   const BpExecutorPlan *plan = &executor->plan;
   return plan->graph->places.count > 1
@@ -600,7 +601,8 @@ static int is_source_copying(BpDevice from, BpDevice to) {
           (to.device_type == from.device_type && to.device_id != from.device_id));
 }
 
-/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
+/* A copy that the source's device does is waited for: the run is ordered with its own devices
+ * alone. */
 static int copy_input(const BpExecutor *executor, const BpTensorView *from, uint32_t arg) {
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
@@ -632,7 +634,7 @@ static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
   return 0;
 }
 
-/* Whether the argument has this memory already. */
+/* Whether the argument has the given memory already. */
 static int is_memory_of(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
   const BpTensorView *view = bp__executor_arg(executor, arg);
   return view->data == value->data && view->byte_offset == value->byte_offset;

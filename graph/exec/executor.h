@@ -17,7 +17,7 @@ typedef struct BpExecutorPlan {
   BpDevice devices[BP_PLACES_MAX]; /* devices of the graph's places */
 } BpExecutorPlan;
 
-/* One thread at a time. */
+/* Only one thread at a time may use an executor. */
 typedef struct BpExecutor BpExecutor;
 
 /* Makes an executor (transfer full): allocates storage and finds all functions. */

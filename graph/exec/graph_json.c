@@ -398,7 +398,8 @@ static int read_device_list(const BpCallGraph *graph, json_t *attrs, const char 
 }
 
 /* attrs.device_index, of a graph on several devices, is the device type of each entry.
- * attrs.device_ordinal is ours: the number of its device among those of that type, 0 if absent. */
+ * attrs.device_ordinal, which TVM lacks, is the number of each entry's device among the devices of
+ * its type, 0 if absent. */
 static int read_devices(BpCallGraph *graph, json_t *attrs) {
   json_t *types, *ordinals;
   if (read_device_list(graph, attrs, "device_index", &types) < 0 ||

@@ -300,21 +300,22 @@ static BpDevice first_device(const BpModel *model) {
   return model->executor->devices(model->loaded, &num_devices)[0];
 }
 
-/* Before an executor uses the default stream for the context: after the caller's stream. */
+/* Makes the default stream, which an executor uses for the context, wait for the caller's
+ * stream. */
 static int follow_stream(const BpModelContext *context) {
   return context->has_stream
              ? bp_stream_sync_from_to(first_device(context->model), context->stream, NULL)
              : 0;
 }
 
-/* After that, successful or not: the caller's stream goes on after the default one. */
+/* Makes the caller's stream wait for the default stream, whether or not the work succeeded. */
 static int lead_stream(const BpModelContext *context, int status) {
   if (!context->has_stream)
     return status;
   BpError *error = bp_error_take();
   if (bp_stream_sync_from_to(first_device(context->model), NULL, context->stream) < 0)
     status = -1;
-  if (error) /* the first one says more */
+  if (error) /* the first error says more */
     bp_error_put(error);
   return status;
 }

@@ -21,10 +21,10 @@ typedef struct Order {
   uint32_t count, place;
   Link *links;
   uint32_t num_links, capacity;
-  uint32_t *after;                    /* list of the calls that come after a call, by call */
-  uint32_t *num_before;               /* number of unplaced calls before a call, by call */
-  uint32_t *writer;                   /* last call that writes a storage, by storage */
-  uint32_t *readers;                  /* calls that read the storage since, a list, by storage */
+  uint32_t *after;      /* list of the calls that come after a call, by call */
+  uint32_t *num_before; /* number of unplaced calls before a call, by call */
+  uint32_t *writer;     /* last call that writes a storage, by storage */
+  uint32_t *readers;    /* list of the calls that read the storage since that write, by storage */
   uint32_t function[BP_PLACES_MAX];   /* last call of a function, by place */
   uint32_t *ready[BP_NUM_CALL_KINDS]; /* calls that may be next */
   uint32_t num_ready[BP_NUM_CALL_KINDS];

@@ -7,8 +7,8 @@
 #include "graph/exec/graph_json.h"
 
 /* The kinds of calls, for the device that is to be kept busy. Of several calls that may come next,
- * the one with the first of these kinds does: a copy to another device is queued early, and others
- * work once the device has all the work that it can have. */
+ * the call of the first kind in the enumeration does: a copy to another device is queued early, and
+ * others work once the device has all the work that it can have. */
 typedef enum BpCallKind {
   BP_CALL_COPY_OUT,
   BP_CALL_ON_DEVICE,

@@ -7,7 +7,7 @@
 
 typedef struct BpQueueThread BpQueueThread;
 
-/* Starts a thread (transfer full). NULL, with no error, if that is impossible. */
+/* Starts a thread (transfer full). NULL, with no error, if no thread can be started. */
 BpQueueThread *bp__queue_thread_start(void);
 /* Ends the thread, which has no work; NULL is ignored. In the child of a fork, which lacks the
  * thread, only frees the structure. */

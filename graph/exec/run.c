@@ -116,7 +116,7 @@ static int enter(const BpExecutor *executor, Current *before) {
   return 0;
 }
 
-/* In a thread that calls functions of all places. */
+/* Runs a call in a thread that calls functions of all places. */
 static int run_in_turn(const BpExecutor *executor, const Call *call) {
   return executor->is_switching && choose(executor, call->place) < 0 ? -1
                                                                      : run_call(executor, call);
@@ -187,7 +187,7 @@ static int run_lane_calls(int task_id, BpParallelGroup *group, void *data) {
   (void)group;
   for (uint32_t i = 0; i < executor->num_calls && lane->status == 0; i++)
     lane->status = run_lane_call(lane, &executor->calls[executor->orders[lane->place][i]]);
-  return lane->status < 0 && *bp_error_kind() ? -1 : 0; /* without one it is another's failure */
+  return lane->status < 0 && *bp_error_kind() ? -1 : 0; /* without an error, another lane failed */
 }
 
 static void run_lane(Lane *lane) {

@@ -33,7 +33,7 @@ int bp__places_take(const BpPlaces *places, const BpDevice *given, size_t num_gi
 int bp__places_select(const BpPlaces *places, const char *preferences, BpDevice *devices,
                       size_t capacity, size_t *num_devices);
 /* Lists the devices of a model: the first given one, then the given ones that are among `devices`,
- * which bp__places_take chose, in the order given. Returns their number. */
+ * which bp__places_take chose, in the order given. Returns the number of listed devices. */
 uint32_t bp__places_list(const BpDevice *devices, uint32_t count, const BpDevice *given,
                          size_t num_given, BpDevice used[BP_PLACES_MAX + 1]);
 /* Chooses one device of a type by a list of preferences, but none of the `count` chosen devices. */

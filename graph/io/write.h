@@ -11,8 +11,8 @@
 int bp__write_file(const char *path, const char *data, size_t size);
 
 /* Returns 1 if a file may be replaced by one that begins with `start`, of at most 16 bytes: the
- * file is missing, empty or not regular, or begins so itself. Otherwise 0, or -1 with an error. Any
- * thread. */
+ * file is missing, empty or not regular, or begins so itself. Returns 0 if the file may not be
+ * replaced, or -1 with an error. Any thread. */
 int bp__may_replace(const char *path, const char *start);
 
 #endif

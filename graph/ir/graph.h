@@ -235,7 +235,7 @@ BpTensor *bp__graph_block(const BpGraph *graph, const BpGraphValue *constant);
 /* Collects, sorted, the addresses of all constants that the nodes, bodies and outputs of a graph
  * have; the caller frees the list, also after -1 with an error. */
 int bp__live_of_graph(const BpGraph *graph, BpList *live);
-/* Adds the addresses of a value. Sort the list after the last. */
+/* Adds the addresses of a value. The caller sorts the list after the last value. */
 int bp__live_add(BpList *live, const BpGraphValue *value);
 void bp__live_sort(BpList *live);
 /* Whether one of the addresses lies in the memory. */

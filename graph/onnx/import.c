@@ -167,7 +167,8 @@ static int suggest_shapes(const Import *import) {
              : -1;
 }
 
-/* Likely values of open extents, which schedules use. Functions are correct for every value. */
+/* Likely values of open extents, which schedules use. Generated functions are correct for every
+ * value of an open extent. */
 #define LIKELY_BATCH  1
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64

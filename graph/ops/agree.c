@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extents of inputs that must be equal or broadcast, where inference cannot prove that they are. A
  * run compares the extents of the inputs and fails if the extents do not match. The nodes after the
- * check assume a match. */
+ * check assume that the extents match. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -308,7 +308,7 @@ static int agree(BpGraph *graph, BpGraphNode *node) {
 }
 
 /* Makes inputs agree after a raised error said that only a run knows whether they do. Returns 1 if
- * the error stays. */
+ * the raised error stays. */
 static int agree_after_refusal(BpGraph *graph, BpGraphNode *node,
                                int (*agreement)(BpGraph *graph, BpGraphNode *node)) {
   if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !bp__graph_is_open(graph) || *node->op->domain)

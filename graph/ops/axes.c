@@ -58,7 +58,7 @@ static BpGraphValue *rest_of(BpVectorMaker m, const Chosen *chosen, BpGraphValue
   return v_sum_rows(m, v_choose(m, v_binary(m, "Equal", column, row), extents, zero));
 }
 
-static const char *const bad_axes = "its axes are none of its input's, or there twice";
+static const char *const bad_axes = "its axes are out of range or repeated";
 
 /* Sets the extents of the node's first output to the extents of the axes that are not chosen. */
 static int drop_axes(BpVectorMaker m, BpGraphNode *node, const Chosen *chosen, BpGraphValue *from,
@@ -116,7 +116,7 @@ int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node) {
 /* ---- Reductions -------------------------------------------------------------------------- */
 
 /* Reduces over axes that only a run knows. Each axis is doubled: it occurs once with its extent,
- * and once with extent 1. Which of the two is first tells whether the axis is reduced; the
+ * and once with extent 1. The order of the two tells whether the axis is reduced; the
  * reduction over the second half of the axes gives the result. */
 int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node) {
   BpGraphValue *in = node->inputs[0], *inputs[2];

@@ -14,7 +14,7 @@ bool bp__op_is_bind(const BpGraphNode *node) {
 
 BP_ROW_INFER(bind) {
   (void)graph;
-  return bp__op_bad(node, "other rows make it, and models do not have it");
+  return bp__op_bad(node, "passes make this operator, and models do not have it");
 }
 
 /* The maximum number of elements of a vector that a run binds (graph/relax/builtin.c). */
@@ -361,8 +361,8 @@ static int spread_axes(BpVectorMaker m, Slicing *slicing) {
 }
 
 /* A bound of the slice: counted from the end if it is negative, and clamped to the range from
- * `least` to the last place that the step can begin at. `least` is 0 for a start. For an end it is
- * the place before the first element if the step is negative, else 0. */
+ * `least` to the last place that the step can begin at. `least` is 0 for a start. For an end
+ * `least` is the place before the first element if the step is negative, else 0. */
 static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *least,
                            BpGraphValue *extent, BpGraphValue *back) {
   given = v_choose(m, v_binary(m, "Less", given, v_number(m, 0)), v_binary(m, "Add", given, extent),
@@ -371,7 +371,7 @@ static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *l
 }
 
 /* For each axis: the start of the slice, then its number of elements, its step upward and its step
- * downward. One of the two steps is 0. */
+ * downward. Either the step upward or the step downward is 0. */
 static BpGraphValue *places(BpVectorMaker m, const Slicing *slicing) {
   BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
   BpGraphValue *extent = v_extents(m, slicing->extents, slicing->count);
@@ -420,8 +420,9 @@ static int bind_slice(BpVectorMaker m, BpGraphNode *node) {
                : is_down == (step < 0) ? (step < 0 ? -step : step)
                                        : 0;
   }
-  BpGraphValue *vector = bp__op_bind(m.graph, node, places(m, slicing), known,
-                                     "it has a step of 0, or axes that are none or there twice");
+  BpGraphValue *vector =
+      bp__op_bind(m.graph, node, places(m, slicing), known,
+                  "it has a step of 0, or axes that are out of range or repeated");
   BpGraphAttr axes = bp__attr_ints("axes", slicing->axes, (int32_t)count);
   return bp__vector_replace(m, node, "SliceIn", vector, &axes, 1);
 }
@@ -568,8 +569,8 @@ static int bind_topk(BpVectorMaker m, BpGraphNode *node) {
     return -1;
   BpGraphValue *is_more = v_binary(m, "Greater", k, v_extents(m, &in->shape[axis], 1));
   k = v_choose(m, is_more, v_number(m, -1), k);
-  node->inputs[1] = bp__op_bind(m.graph, node, k, NULL,
-                                "its k is negative, or more than the elements that there are");
+  node->inputs[1] =
+      bp__op_bind(m.graph, node, k, NULL, "its k is negative, or more than the number of elements");
   return node->inputs[1] ? 0 : -1;
 }
 

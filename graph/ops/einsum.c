@@ -97,8 +97,8 @@ static int32_t count_label(const Einsum *einsum, int32_t label) {
   return count;
 }
 
-/* The output of an equation without one has the axes of the ellipsis, then the labels that occur
- * once, in alphabetical order. */
+/* The result of an equation without an output has the axes of the ellipsis, then the labels that
+ * occur once, in alphabetical order. */
 static int implied_output(Einsum *einsum, int32_t most) {
   einsum->out.count = 0;
   for (int32_t i = most - 1; i >= 0; i--)

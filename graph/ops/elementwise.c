@@ -131,7 +131,7 @@ BP_ROW_COMPUTE(continuous) {
 
 /* ---- Folding and expansion --------------------------------------------------------------- */
 
-/* Large float16 weights that become float32 are converted by this fold, not in the interpreter.
+/* Folding Cast converts large float16 weights to float32, without the interpreter.
  * 64-bit integers are left out, because they would be rounded twice. */
 BP_ROW_FOLD(cast) {
   const BpGraphValue *in = node->inputs[0];

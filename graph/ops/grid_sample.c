@@ -15,7 +15,8 @@ typedef struct Sampling {
   BpDataType dtype; /* type in which it is computed */
   int32_t rank;     /* number of spatial dimensions */
   int32_t taps;     /* number of taps along each dimension: 1, 2 or 4 */
-  int is_aligned;   /* -1 and 1 are the centres of the outer elements, not their edges */
+  int is_aligned; /* whether -1 and 1 are the centres of the outer elements, instead of their edges
+                   */
   Padding padding;
 } Sampling;
 
@@ -126,7 +127,8 @@ static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int32
   return bp_ir_select(ir, outside, inner, at);
 }
 
-/* The element that replaces an element outside the input. If the period is 0, it is element 0. */
+/* The element that replaces an element outside the input. If the period is 0, element 0 replaces
+ * it. */
 static const BpIrNode *element_at(const Sampling *s, const BpIrNode *index, int32_t dimension) {
   BpIrModule *ir = s->ir;
   if (s->padding == PAD_REFLECTION) {

@@ -83,7 +83,7 @@ static BpGraphValue *make_loss(Loss *loss) {
   BpGraphAttr axis = bp__attr_int(loss->graph, "axis", 1);
   int64_t places[BP_GRAPH_MAX_NDIM];
   if (strcmp(reduction, "none") && strcmp(reduction, "sum") && strcmp(reduction, "mean")) {
-    bp__op_bad(node, "its reduction is '%s', none of none, sum and mean", reduction);
+    bp__op_bad(node, "its reduction '%s' is not one of none, sum and mean", reduction);
     return NULL;
   }
   if (check_labels(loss) || read_labels(loss))

@@ -182,8 +182,8 @@ BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphV
                                : NULL;
   if (!marked || bp__op_append(graph, marked))
     return NULL;
-  BpGraphValue *count =
-      bp__op_bind(graph, node, marked->outputs[1], NULL, "it finds fewer than no elements");
+  BpGraphValue *count = bp__op_bind(graph, node, marked->outputs[1], NULL,
+                                    "its number of found elements is negative");
   return bp__op_apply(graph, "backplane", "First", node->name,
                       (BpGraphValue *[]){marked->outputs[0], count}, 2, NULL, 0);
 }

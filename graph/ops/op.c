@@ -47,9 +47,10 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
 
 /* ---- Reading constants and attributes ---------------------------------------------------- */
 
-/* The least integers of a file would stand for open extents. So they become the least number that
- * is no open extent: Slice takes that number as the beginning, and all other operators reject it.
- * The extents in attributes that passes make stay unchanged; the importer reads those of a file. */
+/* The least integers of a file would stand for open extents. So such integers become the least
+ * number that is no open extent: Slice takes that number as the beginning, and all other operators
+ * reject it. The extents in attributes that passes make stay unchanged; the importer reads those of
+ * a file. */
 static void keep_closed(int64_t *values, int64_t count) {
   for (int64_t i = 0; i < count; i++)
     if (bp__extent_is_open(values[i]))

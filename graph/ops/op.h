@@ -108,7 +108,7 @@ const char *bp__op_how(const BpOp *op);
 
 /* Whether rounding an operand of a node changes the result little: the function has no steps, and
  * no number turns the result into a NaN. (Division has a pole at 0, but rounding keeps the sign of
- * the operand.) Such a node may read results before they are rounded. */
+ * the operand.) A continuous node may read results before they are rounded. */
 bool bp__op_is_continuous(const BpGraphNode *node);
 
 /* Converts a result of the row's `compute` to the type of output `index`: a row may leave a result
@@ -208,7 +208,7 @@ bool bp__op_is_bind(const BpGraphNode *node);
 int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
 /* Makes a run decide whether the input of a Reshape or an Expand has the wanted shape, and which
  * elements of an open axis a Slice takes with a step or from a bound that may be negative. Returns
- * 0 for any other node, 1 if other nodes were appended instead, -1 with an error. */
+ * 1 if other nodes were appended instead of the node, 0 if the node stays, -1 with an error. */
 int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
 /* Returns the value with a shape of the same number of dimensions; a run checks open extents
  * (agree.c). NULL with the complaint about `node`; the value may be NULL. */

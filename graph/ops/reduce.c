@@ -342,7 +342,8 @@ BP_ROW_INFER(arg_reduce_or_nothing) {
   return arg_axes(node, &axes) ? -1 : set_reduced(graph, node, &axes, BP__INT64);
 }
 
-/* The index of the first (or last) element that equals the extreme in `shift`. NaN is extreme. */
+/* The index of the first (or last) element that equals the extreme in `shift`. NaN counts as the
+ * extreme. */
 static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
   const ReduceBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -403,7 +404,7 @@ BP_ROW_INFER(softmax) {
 
 typedef struct SoftmaxBody {
   ReduceBody reduce;
-  BpTeTensor *shifted; /* x - max, or the exponential of that */
+  BpTeTensor *shifted; /* x - max, or the exponential of x - max */
   BpTeTensor *sum;
 } SoftmaxBody;
 

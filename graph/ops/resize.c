@@ -236,7 +236,8 @@ static int read_scale(const BpGraphNode *node, double given, ResizeAxis *axis) {
   return 0;
 }
 
-/* Reads the axes that are resized, by default all. Returns the count, or -1 with an error. */
+/* Reads the axes that are resized, by default all. Returns the number of axes, or -1 with an
+ * error. */
 static int32_t read_axes(const BpGraphNode *node, ResizeAxis *axes, int32_t *dims) {
   const BpGraphValue *x = node->inputs[0];
   int64_t given[BP_GRAPH_MAX_NDIM];

@@ -44,7 +44,7 @@ BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int6
 
 BP_ROW_INFER(extents) {
   (void)graph;
-  return bp__op_bad(node, "passes make it, and models do not have it");
+  return bp__op_bad(node, "passes make this operator, and models do not have it");
 }
 
 /* The element at a position from `first` up to `end`, by selects that are not nested deeply. */

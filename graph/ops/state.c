@@ -127,7 +127,7 @@ BP_ROW_EXPAND(causal_conv) {
   if (check_causal(node))
     return -1;
   if (strcmp(activation, "none") && strcmp(activation, "silu") && strcmp(activation, "swish"))
-    return bp__op_bad(node, "its activation is '%s', none of none, silu and swish", activation);
+    return bp__op_bad(node, "its activation '%s' is not one of none, silu and swish", activation);
   BpGraphValue *padded = with_past(graph, node);
   BpGraphValue *inputs[] = {padded, node->inputs[1], bp__node_input(node, 2)};
   BpGraphValue *out =

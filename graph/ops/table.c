@@ -187,8 +187,8 @@ static const BpOp table[] = {
     /* Operators that move elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
      bp__compute_transpose, bp__fold_transpose, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
-    /* Not fused: a fused producer would be evaluated for every output element, including those
-     * taken from other inputs. */
+    /* The producers are not fused: a fused producer would be evaluated for every output element,
+     * including those taken from other inputs. */
     {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
      bp__compute_concat, NULL, bp__expand_concat, BP_OPEN_ALL, BP_BLOCKED_CONCAT},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,

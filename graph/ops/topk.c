@@ -31,7 +31,7 @@ BP_ROW_INFER(topk) {
   if (in->dtype.code == BP_DTYPE_BOOL)
     return bp__op_bad(node, "its input is bool, which has no order");
   if (bp__op_require(graph, node, bp__extent_subtract(&graph->extents, in->shape[axis], k),
-                     "its k is more than the elements that there are"))
+                     "its k is more than the number of elements"))
     return -1;
   memcpy(shape, in->shape, sizeof(shape));
   shape[axis] = k;

@@ -264,7 +264,7 @@ BP_ROW_EXPAND(unique) {
   if (!found || bp__op_append(graph, found))
     return -1;
   BpGraphValue *count =
-      bp__op_bind(graph, node, found->outputs[0], NULL, "it finds less than none");
+      bp__op_bind(graph, node, found->outputs[0], NULL, "its number of found elements is negative");
   for (int32_t i = 0; i < node->num_outputs; i++) {
     BpGraphValue *row = row_of(m, found->outputs[1], rows[i]);
     if (row && rows[i] != GROUP)

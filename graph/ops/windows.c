@@ -109,7 +109,7 @@ static int read_mel(const BpGraphNode *node, Mel *mel) {
   if (mel->bands < 1 || mel->length < 1 || mel->rate < 1 || !(edges[0] >= 0) ||
       !(edges[1] >= edges[0]) || edges[1] > (double)mel->rate / 2)
     return bp__op_bad(
-        node, "%lld bands from %g to %g of a transform of %lld at a rate of %lld are none",
+        node, "%lld bands from %g to %g of a transform of %lld at a rate of %lld are not valid",
         (long long)mel->bands, edges[0], edges[1], (long long)mel->length, (long long)mel->rate);
   mel->low = log10(1 + edges[0] / 700);
   mel->high = log10(1 + edges[1] / 700);

@@ -88,7 +88,7 @@ int bp__relax_make_extent(const BpValue *heap, const BpValue *how, int64_t *made
   return 0;
 }
 
-/* One of the machine's devices; -1 is the host. */
+/* The number of a device of the machine; -1 is the host. */
 int bp__relax_get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device) {
   if (bp__relax_get_int(value, device) < 0)
     return -1;

@@ -292,7 +292,7 @@ const BpModelTensorInfo *bp__relax_model_infos(const void *data, int32_t role, u
 }
 
 /* The texts that describe the memory of a run (BP_RELAX_STORAGE_NAMES): the bytes as an expression,
- * the bytes for likely extents, and the likely extents. NULL for a program without these texts. */
+ * the bytes for likely extents, and the likely extents. NULL for a program without such texts. */
 static char *const *storage_texts(const BpRelaxModel *model) {
   const BpRelaxExecutable *executable = model->machine->executable;
   int64_t index = bp__relax_executable_find(executable, BP_RELAX_STORAGE_NAMES);

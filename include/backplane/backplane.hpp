@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running models from C++11: objects that release what they own, and errors that are exceptions.
- * All of it is inline over the C functions of backplane/backplane.h, whose rules for threads hold;
- * link with backplane-graph.
+ * The classes are inline over the C functions of backplane/backplane.h, whose rules for threads
+ * hold; link with backplane-graph.
  *
  *   backplane::Model model("digits.onnx");
  *   backplane::Context context(model);
@@ -24,7 +24,7 @@
 
 namespace backplane {
 
-/* What failed in the library: its text, and its kind, a BP_ERROR_*. */
+/* An error of the library: its text, and its kind, a BP_ERROR_*. */
 class Error : public std::runtime_error {
 public:
   Error(std::string kind, const std::string &message)
@@ -179,7 +179,7 @@ public:
     return count;
   }
 
-  /* The elements in row-major order. An Error, if T is not the tensor's type. */
+  /* The elements in row-major order. Throws an Error if T is not the tensor's type. */
   template <typename T> std::vector<T> to_vector() const {
     const BpDataType wanted = detail::Element<T>::dtype(), has = dtype();
     if (wanted.code != has.code || wanted.bits != has.bits || wanted.lanes != has.lanes)
@@ -194,7 +194,7 @@ private:
   std::shared_ptr<BpTensor> tensor_;
 };
 
-/* An input or output of a model. An extent of -1 is open; so is the shape where `has_type` is
+/* An input or output of a model. An extent of -1 is open; the whole shape is open if `has_type` is
  * false. */
 struct TensorInfo {
   std::string name;
@@ -209,11 +209,11 @@ struct InputShape {
   std::vector<std::int64_t> shape;
 };
 
-/* A model on its devices. Copies of the object share it; any thread may use it. */
+/* A model on its devices. Copies of the object share the model; any thread may use the model. */
 class Model {
 public:
-  /* Opens or compiles a model and chooses its devices, as bp_model_load_for. `preferences`: "" is
-   * the default. */
+  /* Opens or compiles a model and chooses its devices, as bp_model_load_for. `preferences` ""
+   * stands for the default preferences. */
   explicit Model(const std::string &path, const std::string &preferences = std::string(),
                  const std::vector<InputShape> &shapes = std::vector<InputShape>()) {
     std::vector<BpInputShape> rows;
@@ -270,7 +270,8 @@ private:
   std::shared_ptr<BpModel> model_;
 };
 
-/* The inputs and results of one run at a time, for one thread at a time. Keeps the model. */
+/* The inputs and results of one run at a time, for one thread at a time. The context keeps the
+ * model alive. */
 class Context {
 public:
   explicit Context(const Model &model)
@@ -291,7 +292,7 @@ public:
     detail::check(bp_model_run(get()));
   }
 
-  /* Waits, and gives an output. The next run writes to the same memory. */
+  /* Waits for the run and returns an output, whose memory the next run overwrites. */
   Tensor output(std::int32_t index) const {
     BpTensor *tensor = detail::check(bp_model_get_output(get(), index));
     return Tensor(static_cast<BpTensor *>(bp_object_retain(tensor)));

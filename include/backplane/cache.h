@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The user's cache: compiled code, and the results of trying plugins out. The cache's folder is the
- * one that the program chooses, else BACKPLANE_CACHE_DIR, else XDG_CACHE_HOME/backplane, else
+ * folder that the program chooses, else BACKPLANE_CACHE_DIR, else XDG_CACHE_HOME/backplane, else
  * HOME/.cache/backplane. A NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_CACHE_H
 #define BACKPLANE_CACHE_H
@@ -29,13 +29,13 @@ BP_API int bp_cache_set_folder(const char *path);
 BP_API int bp_cache_measure(uint64_t *files, uint64_t *bytes);
 
 /* Removes the cache's files, except those that were used in the last minute: another process may be
- * about to open them. Files that the cache did not write stay, and so do folders. *files, *bytes:
+ * about to open them. Folders, and files that the cache did not write, stay. *files, *bytes:
  * the files that were removed; either may be NULL. 0, or -1 with an error; *files and *bytes are
  * valid in both cases. Any thread, any number of processes. Since 1.0. */
 BP_API int bp_cache_clear(uint64_t *files, uint64_t *bytes);
 
 /* Read and write data that stays on disk between processes, below the folder of `subject` (letters,
- * digits, '-', '_'). `key` has everything that the data depend on. Neither function fails nor
+ * digits, '-', '_'). `key` contains everything that the data depend on. Neither function fails nor
  * touches this thread's error: a cache that cannot be used, or a damaged file, costs time and a
  * warning in the log. Reading gives bytes that the caller owns, ending in a NUL that the size does
  * not count, or `data` NULL if the cache has none. Writing replaces the data of the key. Any

@@ -43,8 +43,8 @@ BP_API int bp_device_select_among(const int32_t *device_types, size_t count,
  * configuration cannot be read. */
 BP_API char *bp_device_preferences(void);
 /* Returns an explanation of the grammar of preferences; static. "" with an error if the part of
- * libbackplane that contains it cannot be loaded. The entry "help" in a list is an error with this
- * explanation. */
+ * libbackplane with the explanation cannot be loaded. The entry "help" in a list is an error with
+ * the explanation of the grammar. */
 BP_API const char *bp_device_select_help(void);
 
 /* Writes the identity of the hardware behind a device: "pci:0000:01:00.0", else "uuid:...", else
@@ -56,8 +56,8 @@ BP_API size_t bp_device_identity(BpDevice device, char *text, size_t capacity);
 BP_API void bp_str_free(char *text);
 
 /* Returns all device kinds that installed plugins declare, without loading the plugins.
- * NULL-terminated, freed with bp_names_free. *count, unless `count` is NULL, becomes their
- * number. */
+ * NULL-terminated, freed with bp_names_free. *count, unless `count` is NULL, becomes the number of
+ * kinds. */
 BP_API char **bp_device_kinds(size_t *count);
 
 /* ---- Facts ------------------------------------------------------------------------------- */
@@ -84,9 +84,9 @@ BP_API int32_t bp_device_attr_by_name(const char *name);
 
 /* ---- Memory and streams ------------------------------------------------------------------ */
 
-/* These functions call the DeviceAPI slots of the same names, after the host's checks. A handle is
- * freed on the device that it belongs to. A BpAllocation or BpCopy whose struct_size is not set, or
- * that sets a member that this version does not know, is BP_ERROR_VALUE.
+/* Functions for memory and copies call the DeviceAPI slots of the same names, after the host's
+ * checks. A handle is freed on the device that it belongs to. A BpAllocation or BpCopy whose
+ * struct_size is not set, or that sets a member that this version does not know, is BP_ERROR_VALUE.
  *
  * bp_device_copy also goes between two kinds of device, in pieces through host memory: `stream` is
  * then a stream of the destination, on which the writes are queued. The call first synchronises the
@@ -105,8 +105,8 @@ BP_API int bp_device_copy(const BpCopy *copy, void *stream);
  * (BP_EXTERNAL_IN_TURN), except beyond 64 MiB: a copy that would exceed this host memory, together
  * with earlier copies and freed transfers, waits until the oldest of them is done. In all other
  * cases the call waits for the source's earlier work. A failure of earlier work is raised by
- * bp_stream_sync of its own stream, or by this call if it waits. If source and destination are on
- * one device, they must not overlap.
+ * bp_stream_sync of its own stream, or by bp_device_copy_between if it waits. If source and
+ * destination are on one device, they must not overlap.
  *
  * 0, or -1 with an error as for bp_device_copy; the destination's bytes are then undefined. Any
  * thread. Since 1.0. */
@@ -218,10 +218,11 @@ BP_API int bp_device_set_current(BpDevice device, void *stream);
 BP_API void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream);
 
 /* Calls a function on a device and stream, which need not be current in the thread. A kernel is
- * queued on that stream. Any other function is called with both current; the previous device and
- * stream are current again when it returns. `invocation` and `args` are borrowed for the call; the
- * caller owns *result. -1 with an error of the function, or with BP_ERROR_VALUE for a device of
- * another kind than the kernel's, a stream of another device, or an unknown flag. Any thread. */
+ * queued on that stream. A function that is no kernel is called with the device and stream current;
+ * the previous device and stream are current again when it returns. `invocation` and `args` are
+ * borrowed for the call; the caller owns *result. -1 with an error of the function, or with
+ * BP_ERROR_VALUE for a device of another kind than the kernel's, a stream of another device, or an
+ * unknown flag. Any thread. */
 BP_API int bp_function_launch(BpFunction *function, const BpInvocation *invocation,
                               const BpValue *args, int32_t num_args, BpValue *result);
 
@@ -232,7 +233,7 @@ BP_API int bp_function_launch(BpFunction *function, const BpInvocation *invocati
  * share threads. */
 BP_API int32_t bp_threads_get(void);
 BP_API int bp_threads_set(int32_t count);
-/* These functions call the slots of BpRuntimeTable. */
+/* The functions for parallel launches call slots of BpRuntimeTable. */
 BP_API int bp_parallel_launch(BpParallelTask task, void *data, int32_t num_task);
 BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
 
@@ -243,9 +244,9 @@ BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
 /* ---- Other machines ---------------------------------------------------------------------- */
 
 /* A device of another machine is written remote:me@gpubox/opencl:1. In bp_device_parse, a kind
- * without a machine is a kind of this machine. If this machine has no plugin for the kind, it is a
- * kind of the only other known machine that has one; if several machines have one, the result is
- * BP_ERROR_VALUE.
+ * without a machine is a kind of this machine. If this machine has no plugin for the kind, the kind
+ * of the only other known machine that has a plugin for it is meant; if several machines have one,
+ * the result is BP_ERROR_VALUE.
  *
  * BP_DEVICE_TYPE_OF_CODE gives the device type of code for devices of a type. The device types of
  * another machine are above BP_DEVICE_PRIVATE_LAST; their low 16 bits are the number of the kind.

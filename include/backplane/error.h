@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: one idiom for the whole API. A function returns 0 or a pointer on success; -1 or NULL on
  * failure with an error raised in the calling thread. The error stays until it is taken, cleared or
- * replaced. Everything here is thread-safe: each thread has its own error. */
+ * replaced. All functions of this header are thread-safe: each thread has its own error. */
 #ifndef BACKPLANE_ERROR_H
 #define BACKPLANE_ERROR_H
 
@@ -23,15 +23,15 @@ BP_API int bp_error_raise(const char *kind, const char *format, ...) BP_PRINTF(2
  * Returns -1. */
 BP_API int bp_error_add_context(const char *format, ...) BP_PRINTF(1, 2);
 
-/* Returns the message of this thread's error, "" if there is no error. Valid until the thread's
- * next error call. */
+/* Returns the message of this thread's error, "" if there is no error. The text is valid until the
+ * thread's next error call. */
 BP_API const char *bp_error_message(void);
 
-/* Returns the kind of this thread's error, "" if there is no error. Valid until the thread's next
- * error call. */
+/* Returns the kind of this thread's error, "" if there is no error. The text is valid until the
+ * thread's next error call. */
 BP_API const char *bp_error_kind(void);
 
-/* Whether this thread has an error of this kind. */
+/* Whether this thread has an error of the given kind. */
 BP_API int bp_error_is(const char *kind);
 
 /* Drops this thread's error, if any. */

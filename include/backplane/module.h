@@ -40,7 +40,7 @@ BP_API BpModule *bp_module_create(const BpModuleApi *api, void *context);
  * other module. */
 BP_API void *bp_module_get_context(BpModule *module, const BpModuleApi *api);
 
-/* Makes a function that keeps `module` alive; `call` gets a BpClosure as `self`. Otherwise as
+/* Makes a function that keeps `module` alive; `call` gets a BpClosure as `self`. In all else like
  * bp_function_create. */
 BP_API BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                              void (*destroy)(void *context));

@@ -71,7 +71,7 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
 /* Says why there is no plugin, kind of device or target kind `name`. The text has the path and the
  * reason of a plugin that cannot be used; or it says that the name is a kind of device and not a
  * target kind, or the reverse; or, if no plugin has the name, it names the package that has it, if
- * an installed file lists that package. Without any of these reasons the text is "". A plugin whose
+ * an installed file lists that package. Without a known reason the text is "". A plugin whose
  * descriptor cannot be read is identified by its file: backplane-opencl.so is "opencl". Never NULL;
  * freed with bp_str_free. Any thread. As in all functions of this header, a NULL where none is
  * allowed is an error of kind BP_ERROR_VALUE. */
@@ -79,7 +79,7 @@ BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. If several plugins
  * have the name, the first usable one is activated. If the plugin is active already, the call does
- * nothing. If several threads call it, one activates the plugin and the others wait. A new or
+ * nothing. If several threads activate a plugin at once, one loads it and the others wait. A new or
  * changed plugin is first tried out in a process of its own. Each call tries again a plugin that
  * failed in that process or could not be loaded. Any thread. */
 BP_API int bp_plugin_activate(const char *name);
@@ -162,8 +162,8 @@ BP_API void bp_plugin_trial(int plugin_fd, const char *path, int report_fd);
 /* Treats this process as one with more rights than its user, as if it had been started set-user-ID:
  * the environment and the user's folders are ignored, and files that other users may change are
  * refused. The process's environment is replaced before the first plugin is loaded, because drivers
- * read it. For the program that tries plugins out, and for services that act for other users. Call
- * it before any other function of this header; it cannot be undone. */
+ * read it. For the program that tries plugins out, and for services that act for other users. This
+ * function is called before any other of this header, and cannot be undone. */
 BP_API void bp_assume_privileged(void);
 
 /* ---- Plugins and tables within the program ----------------------------------------------- */
@@ -172,7 +172,7 @@ BP_API void bp_assume_privileged(void);
 BP_API int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry);
 
 /* Gives plugins a further table of host functions, which BpHost::get_table then returns. The
- * compiler library adds "ir" and "emitter" this way. `table` starts with its struct_size; `table`
+ * compiler library adds the tables "ir" and "emitter". `table` starts with its struct_size; `table`
  * and `name` live for ever. Adding the same table again is no error; another table with the same
  * name and version is an error. Any thread. */
 BP_API int bp_host_add_table(const char *name, uint32_t version, const void *table);

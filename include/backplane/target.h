@@ -35,7 +35,7 @@ BP_API int bp_target_get_attr(const BpTarget *target, const char *name, BpValue 
  * fails. */
 BP_API int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t otherwise);
 /* Return the canonical text, which parses back to an equal target; and the JSON form (transfer
- * full, bp_str_free). NULL with an error if the part of libbackplane that writes them cannot be
+ * full, bp_str_free). NULL with an error if the part of libbackplane that writes targets cannot be
  * loaded. */
 BP_API char *bp_target_format(const BpTarget *target);
 BP_API char *bp_target_format_json(const BpTarget *target);

@@ -34,8 +34,8 @@ BP_API BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int
  * last reference is dropped. Only shape and strides are copied. */
 BP_API BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void *context);
 
-/* Return the number of elements, and the bytes of a compact tensor of that shape, whose elements
- * are packed (bp_dtype_array_bytes); -1 with an error on overflow or a negative extent. */
+/* Return the number of elements, and the bytes of a compact tensor of the view's shape, whose
+ * elements are packed (bp_dtype_array_bytes); -1 with an error on overflow or a negative extent. */
 BP_API int64_t bp_view_num_elements(const BpTensorView *view);
 BP_API int64_t bp_view_num_bytes(const BpTensorView *view);
 /* Whether the elements are contiguous in row-major order: strides are NULL or have that order. The

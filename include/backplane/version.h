@@ -11,7 +11,7 @@
 #define BP_VERSION_MINOR 1
 #define BP_VERSION_MICRO 0
 
-/* Whether these headers have that version or a later one, for the preprocessor. */
+/* Whether these headers have the given version or a later one, for the preprocessor. */
 #define BP_VERSION_AT_LEAST(major, minor, micro)                                                   \
   (BP_VERSION_MAJOR > (major) ||                                                                   \
    (BP_VERSION_MAJOR == (major) &&                                                                 \

@@ -127,7 +127,7 @@ static int raise_read(const char *path) {
 }
 
 /* Counts the files of a subject's folder. With `removes`, removes the files, except recent ones,
- * and counts the removed files. Lock files stay. */
+ * and counts the removed files. Lock files are kept. */
 static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
   const time_t now = time(NULL);
   for (const struct dirent *entry; (entry = readdir(folder));) {

@@ -244,7 +244,7 @@ static void add_surroundings(const Subject *subject, int has_libraries) {
         bp__container_remedy(&subject->plugin->descriptor));
 }
 
-/* Adds how this process runs a plugin whose trial succeeded: here, or isolated. */
+/* Adds how this process runs a plugin whose trial succeeded: in the process itself, or isolated. */
 static void add_start(const Subject *subject) {
   int is_isolated = bp__isolate_is_wanted(subject->plugin);
   if (is_isolated < 0) {

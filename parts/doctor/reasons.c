@@ -16,7 +16,8 @@ BP_REASONS(CODE)
                      meaning,                                                                      \
                      remedy}
 
-/* A reason without a row has no code here, and the compiler reports its CODE_name as unused. */
+/* A reason without a row in this table has no code, and the compiler reports its CODE_name as
+ * unused. */
 static const BpPluginReason rows[NUM_REASONS] = {
     ROW(OK, FOUND, OK, "nothing is wrong", ""),
     ROW(DIRECTORY_UNREADABLE, FOUND, WARNING, "a directory of the search path cannot be searched",

@@ -161,8 +161,8 @@ typedef struct Crossing {
   Record *from, *gate;
 } Crossing;
 
-/* The failure of a device is raised when that device is synchronised, so no failure is raised
- * here. */
+/* The failure of a device is raised when that device is synchronised, so passing an event on raises
+ * no failure. */
 static void cross(void *user) {
   Crossing *crossing = user;
   const Record *gate = crossing->gate;

@@ -3,8 +3,8 @@
  *
  * The bytes pass through staging memory of the host. If the destination can wait for other devices
  * and its streams take turns with imported host memory, no thread waits: the source's stream fills
- * the memory and the destination's stream reads it after the event of the filling. Otherwise the
- * receiving thread waits for the event.
+ * the memory and the destination's stream reads it after the event of the filling. With any other
+ * destination the receiving thread waits for the event.
  *
  * The staging memory lives until both events are complete: the event after its filling and the
  * event after its reading. A transfer that is freed earlier is retired. Retired transfers are used

@@ -22,7 +22,7 @@ typedef struct Absent {
   char *reason;
   BpByteArray bytes;
   BpObject *owner;            /* keeps `bytes` valid */
-  _Atomic(BpModule *) loaded; /* later; or NULL */
+  _Atomic(BpModule *) loaded; /* the module, once something has loaded it; or NULL */
 } Absent;
 
 typedef struct Search {
@@ -55,8 +55,8 @@ static BpModule *load_now(Absent *absent) {
   return other;
 }
 
-/* Only bytes in the form of device code list their functions. Other bytes count as having none,
- * because another import may have the function. */
+/* Only bytes in the form of device code list their functions. Other bytes count as having no
+ * functions, because another import may have the function. */
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   Absent *absent = context;
   BpByteArray format, code;

@@ -178,7 +178,7 @@ static int spawn(char *const *arguments, int socket, int *status) {
 }
 
 /* The argument of a starter function, which starts a worker of a plugin or a relay to another
- * machine. Lives for ever. */
+ * machine. A Start lives for ever. */
 typedef struct Start {
   const char *name; /* name of the plugin; NULL: a relay */
   const char *host; /* NULL: this machine */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin to activate for a registry name: the first usable one. If a plugin crashed in its
- * trial, or failed, the next one is used. The rest of this file is about plugins that are linked
+ * trial, or failed, the next plugin is used. The rest of this file is about plugins that are linked
  * into the program. */
 
 #include "parts/plugins/plugins.h"

@@ -171,8 +171,8 @@ static void append_variables(GString *text, const char *list) {
   }
 }
 
-/* If a library is added or removed, one of these folders or files changes. The trial finds what the
- * files of plugins and libraries add. */
+/* If a library is added or removed, a folder or file of the loader changes. The trial finds what
+ * the files of plugins and libraries add. */
 static void append_loader(GString *text) {
   static const char places[][20] = {
       "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",

@@ -17,8 +17,9 @@ static const struct {
 #undef ROW
 };
 
-/* initial-exec: the loader has reserved the memory. With another model the first access of a thread
- * would allocate memory, and end the process if there is none. */
+/* With the model initial-exec the loader has reserved the memory of the thread-local variables.
+ * With another model the first access of a thread would allocate memory, and end the process if
+ * there is none. */
 static _Thread_local Reason remembered __attribute__((tls_model("initial-exec"))) = NUM_REASONS;
 
 const char *bp__reason_code(Reason reason) {

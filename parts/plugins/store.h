@@ -110,7 +110,7 @@ void bp__plugin_forgive(Plugin *plugin);
 /* Sets the state, with this thread's error as the reason; clears the error. */
 BP__SHARED void bp__plugin_reject(Plugin *plugin, int32_t state);
 
-/* Makes searches find no plugins, in the process of a trial. Called before first use. */
+/* Makes searches find no plugins, in the process of a trial. Called before the first search. */
 BP__SHARED void bp__plugins_search_nothing(void);
 
 /* Loads and initialises a plugin, or waits until another thread has done so (activate.c). Called

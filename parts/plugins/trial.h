@@ -2,11 +2,11 @@
 /* First contact: a new or changed plugin is tried in a process of its own.
  *
  * The host starts the program backplane-trial with the plugin's open file, a pipe for the report,
- * and a pipe that ends the trial when it is closed. That program runs the trial in a child of its
- * own, bp_plugin_trial() here, and kills all processes of the trial that are left at the deadline.
- * The report is lines of `key=value`. The program itself writes the first line, `helper`, with the
- * version of this protocol; `impossible`, with the reason, if it could not run the trial; and at
- * the end `left`, if processes were left, and `end`.
+ * and a pipe that ends the trial when it is closed. backplane-trial runs the trial in a child of
+ * its own, bp_plugin_trial() here, and kills all processes of the trial that are left at the
+ * deadline. The report is lines of `key=value`. backplane-trial itself writes the first line,
+ * `helper`, with the version of this protocol; `impossible`, with the reason, if it could not run
+ * the trial; and at the end `left`, if processes were left, and `end`.
  *
  * Trials protect against broken plugins, not against hostile ones: a user who can install a plugin
  * can run code in this process in any case. */

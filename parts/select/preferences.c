@@ -16,7 +16,7 @@
 #define RANK_MAX        1000000
 
 const char bp__preferences_help[] =
-    "A list of preferences, separated by commas. The first that is there is taken:\n"
+    "A list of preferences, separated by commas. The first device that is present is taken:\n"
     "  opencl           the best device of the kind\n"
     "  opencl:1         that index\n"
     "  vulkan:*llvm*    by the device's name, a shell pattern; name:*llvm* of any kind\n"

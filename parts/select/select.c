@@ -499,8 +499,8 @@ static void see_missing(Selection *selection) {
   }
 }
 
-/* Reports why the device would not exist even if there were code for it. This loads the plugin, so
- * it is done only if no device was found. */
+/* Reports why the device would not exist even if there were code for it. The report loads the
+ * plugin, so it is made only if no device was found. */
 static void pass_over_absent(Selection *selection, const Preference *preference) {
   g_auto(GStrv) kinds = g_strsplit(preference->kinds ? preference->kinds : "", " ", -1);
   for (char **kind = kinds; *kind; kind++) {
@@ -508,7 +508,7 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
     const char *why = "";
     const BpDeviceApi *api = bp__device_api_by_name(*kind);
     if (api ? may_be_chosen(selection, api->device_type) : !is_without_code(selection, *kind))
-      bp_error_clear(); /* already reported as skipped */
+      bp_error_clear(); /* the kind is already reported as skipped */
     else if (!api || bp_device_count(api->device_type, &count, &why))
       pass_over(selection, preference->text, NULL);
     else if (!count)
@@ -550,7 +550,7 @@ static int count_free_files(void) {
   return count;
 }
 
-/* Where no plugin has a device (transfer full). */
+/* Describes a machine on which no plugin has a device (transfer full). */
 static char *describe_none(void) {
   int files = count_free_files();
   if (files < FILES_OF_PLUGIN)

@@ -18,7 +18,7 @@
 
 /* ---- Reading the text -------------------------------------------------------------------- */
 
-/* A member of the object. */
+/* A member of a JSON object. */
 typedef struct Member {
   char *name;
   BpValue value; /* a string is `text` */
@@ -41,7 +41,8 @@ static int malformed(const Reader *reader, const char *what) {
                         reader->at - reader->start + 1, what);
 }
 
-/* If the next character is `c`, skips it and the blanks around it. Returns whether it was. */
+/* If the next character is `c`, skips it and the blanks around it. Returns whether the character
+ * was `c`. */
 static int accept(Reader *reader, char c) {
   reader->at += strspn(reader->at, JSON_SPACE);
   if (*reader->at != c)

@@ -21,7 +21,7 @@ static int is_attr_type(int32_t type) {
 /* The size of an attribute in the first version that has a size. */
 #define LEAST_ATTR (offsetof(BpTargetAttr, description) + sizeof(const char *))
 
-/* A later version may use these members; 0 will mean that they are unused. */
+/* A later version may use the reserved members; 0 will mean that they are unused. */
 static int check_reserved(const BpTargetKind *kind) {
   int32_t at = 0;
   while (at < kind->num_attrs && !bp_target_kind_attr(kind, at)->reserved)

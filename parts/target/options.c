@@ -12,7 +12,7 @@
 /* ---- Reading ----------------------------------------------------------------------------- */
 
 /* Takes the next word from `cursor` (transfer full); quotes may enclose any part, a backslash may
- * precede any character. "" at the end. */
+ * precede any character. Returns "" at the end of the text. */
 static char *next_word(const char **cursor) {
   const char *c = *cursor + strspn(*cursor, SPACE);
   GString *word = g_string_new(NULL);

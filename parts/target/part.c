@@ -80,7 +80,8 @@ static BpTarget *from_device(BpDevice device) {
 
 /* ---- Building ---------------------------------------------------------------------------- */
 
-/* The compiler library registers this function; without it the generator gets modules unchanged. */
+/* The compiler library registers compiler.legalize; without it the generator gets modules
+ * unchanged. */
 #define LEGALIZE "compiler.legalize"
 
 static int call_by_name(const char *name, int required, BpIrModule *module, const BpTarget *target,

@@ -20,7 +20,7 @@
 #include "core/registry/part.h"
 
 #define THRESHOLD      1000 /* largest tensor that is shown in full */
-#define EDGE_ITEMS     3    /* shown at each end of a dimension of a larger tensor */
+#define EDGE_ITEMS     3    /* elements shown at each end of a dimension of a larger tensor */
 #define LINE_WIDTH     75
 #define MAX_FRACTION   8 /* most digits after the point */
 #define MAX_DIGITS     17

@@ -106,8 +106,8 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
 }
 
 /* By default GCC collects garbage from 128 MiB on, and whenever its heap has doubled: GCC then
- * needs 310 MiB for 1.6 MB of source. With these parameters GCC needs 140 MiB and 2 % more time for
- * equal code. Clang ignores the parameters. */
+ * needs 310 MiB for 1.6 MB of source. With parameters for its garbage collector GCC needs 140 MiB
+ * and 2 % more time for equal code. Clang ignores these parameters of GCC's garbage collector. */
 #define LEAN "--param", "ggc-min-heapsize=65536", "--param", "ggc-min-expand=30"
 
 static int make_object(const BpWorkdir *dir, const char *name, const char *object,

@@ -46,7 +46,7 @@ typedef struct Export {
   GPtrArray *link_inputs; /* strings allocated by malloc */
   uint64_t blob_size;     /* including its length field; 0: no blob */
   uint64_t largest_at;    /* offset in the blob of the largest payload of a module */
-  uint64_t largest_size;  /* and their number */
+  uint64_t largest_size;  /* bytes of that payload */
   BpWorkdir dir;
 } Export;
 
@@ -356,7 +356,8 @@ typedef struct Unfinished {
 static int create_beside(const char *path, Unfinished *file) {
   char *directory = g_path_get_dirname(path);
   file->folder = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (file->folder >= 0 && !access("/proc/self/fd", X_OK)) /* the file's later name */
+  if (file->folder >= 0 &&
+      !access("/proc/self/fd", X_OK)) /* /proc gives the unnamed file its name later */
     file->fd = openat(file->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0777);
   if (file->folder >= 0 && file->fd < 0)
     file->fd = bp__temporary_file(file->folder, 0777, file->name);
@@ -492,7 +493,7 @@ static int export_files(Export *job, const char *path) {
   return rc;
 }
 
-/* A device or FIFO would be lost. */
+/* Refuses a device or a FIFO, which the library would replace. */
 static int check_path(const char *path) {
   struct stat status;
   if (!path || !*path)

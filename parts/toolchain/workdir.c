@@ -84,7 +84,8 @@ static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
   return 0;
 }
 
-/* Returns the folder for temporary files. Programs that a compiler makes there are run later. */
+/* Returns the folder for temporary files. Programs that a compiler makes in the folder are run
+ * later. */
 static const char *temporary_place(void) {
   const char *path = bp__env_get("TMPDIR");
   char *problem = path && *path == '/' ? bp__path_problem(path) : NULL;

@@ -27,8 +27,8 @@ int bp__workdir_create(BpWorkdir *dir, const BpCache *cache);
 /* After a failure in the directory: if the directory is in a cache and was removed, or has no space
  * for the compiler's output and `size` bytes, logs that and replaces the directory by a new one in
  * the folder for temporary files. Returns 1: the thread has no error any more, and the caller
- * repeats its work in the new directory. Otherwise 0, and the thread's error stays; the
- * directory may be gone. */
+ * repeats its work in the new directory. In any other case returns 0 and keeps the thread's error;
+ * the directory may be gone. */
 int bp__workdir_leave_cache(BpWorkdir *dir, uint64_t size);
 /* Removes the directory and its files; does nothing if no directory was made. */
 void bp__workdir_remove(BpWorkdir *dir);

@@ -41,8 +41,8 @@ void bp__trial_clear(Trial *trial) {
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-/* Whether another process has the lock. No other failure ends by waiting, such as that of a file
- * system without locks. */
+/* Whether another process has the lock. A wait for such a lock ends; any other failure, such as
+ * that of a file system without locks, stays. */
 static int is_locked(int fd) {
   return flock(fd, LOCK_EX | LOCK_NB) && (errno == EWOULDBLOCK || errno == EINTR);
 }
@@ -129,8 +129,8 @@ static int go_on_without(void) {
   return 0;
 }
 
-/* A plugin that failed in an orderly way is not loaded here, because its behaviour after the
- * failure was not tried. No record is stored, so that the reason is always up to date. */
+/* A plugin that failed in an orderly way is not loaded into this process, because its behaviour
+ * after the failure was not tried. No record is stored, so that the reason is always up to date. */
 static int raise_fault(const Trial *trial) {
   const char *text;
   Reason fault = bp__trial_fault(trial, &text);

@@ -15,8 +15,8 @@ void bp__trial_report_end(void);
 /* Writes one line of UTF-8 without control characters, from any text of a plugin. */
 void bp__trial_report(const char *key, const char *format, ...) BP_PRINTF(2, 3);
 
-/* Ends a process that the plugin forked and whose code returned from the plugin. Otherwise both
- * processes would continue with the trial. */
+/* Ends a process that the plugin forked and whose code returned from the plugin. Without this call
+ * both processes would continue with the trial. */
 void bp__trial_end_copy(void);
 
 /* Reports that a stage begins. */

@@ -252,8 +252,8 @@ static int read_report(Helper *helper, GString *text) {
   return rc;
 }
 
-/* Splits an untrusted report into its lines of valid UTF-8; control characters stay. Changes the
- * text. */
+/* Splits an untrusted report into its lines of valid UTF-8; control characters stay. The lines
+ * replace the text. */
 static GPtrArray *split_report(char *text) {
   GPtrArray *lines = g_ptr_array_new_with_free_func(g_free);
   for (const char *line; (line = bp__line_next(&text));)
@@ -302,9 +302,9 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
                                 words ? "\"" : "");
 }
 
-/* Whether users, service managers or the kernel send this signal to all processes of a job. The
- * sender is unknown, so an end by this signal is no verdict: memory may have run out, or a service
- * may have been stopped. */
+/* Whether users, service managers or the kernel send a signal to all processes of a job. The sender
+ * is unknown, so an end by such a signal is no verdict: memory may have run out, or a service may
+ * have been stopped. */
 static int may_come_from_outside(int number) {
   return number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
          number == SIGQUIT;
@@ -343,8 +343,8 @@ static void judge_killed(Trial *trial) {
 }
 
 /* Failures that are not caused by the plugin: a program that is not the helper, a helper that could
- * not start the trial, or one that ended before the plugin was loaded. These failures are no
- * verdict on the plugin. */
+ * not start the trial, or one that ended before the plugin was loaded. A failure that the plugin
+ * did not cause is no verdict on the plugin. */
 static int check_helper(const Trial *trial) {
   const char *why = last_of(trial, "impossible"), *program = bp__trial_program();
   if (why)

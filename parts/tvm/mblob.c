@@ -262,7 +262,7 @@ static int read_records(BpReader *reader, BpBlob *blob) {
     return -1;
   if (num_records > BP_BLOB_MOST_MODULES)
     return bp__read_damaged(reader, "too many modules");
-  /* The library is one more module. */
+  /* The library itself counts as one more module. */
   blob->kinds = calloc((size_t)num_records + 1, sizeof *blob->kinds);
   blob->bytes = calloc((size_t)num_records + 1, sizeof *blob->bytes);
   if (!blob->kinds || !blob->bytes)

@@ -35,7 +35,7 @@ enum {
   CODE_STR = 11,
   CODE_BYTES = 12,
   CODE_NDARRAY = 13,
-  CODE_BOOL = 15 /* since 0.18; before, and still accepted, an integer */
+  CODE_BOOL = 15 /* TVM since 0.18; booleans of earlier versions are integers */
 };
 
 typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, PackedValue *result,
@@ -116,8 +116,8 @@ static int refuse_subbyte(BpDataType dtype, int32_t index) {
                         index, text);
 }
 
-/* Code generated as C checks no arguments, so every condition that would make its result wrong or
- * crash it is checked here. */
+/* Code generated as C checks no arguments, so the packed function checks every condition that would
+ * make the code's result wrong or crash the code. */
 static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *changed,
                        PackedValue *value) {
   if (bp__library_check_machine(view, index))
@@ -354,7 +354,7 @@ static void set_last_error(const char *message) {
 
 /* ---- Half precision ---------------------------------------------------------------------- */
 
-/* The functions that LLVM's code calls by these names, in libraries of any version. */
+/* Functions that code compiled by LLVM calls by name, in libraries of any version. */
 
 static float gnu_h2f_ieee(uint16_t half) {
   uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,

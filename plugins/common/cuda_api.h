@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The errors of the CUDA driver, and the functions that the plugins cuda and cudalibs both call,
  * declared from the published reference manual: NVIDIA's own headers are not in Debian main, and
- * these declarations are few. The names are the library's symbols. Every function exists since CUDA
- * 11.0. tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers where they are
- * installed. */
+ * few declarations are needed. The names of declarations are the library's symbols. Every function
+ * exists since CUDA 11.0. tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers
+ * where they are installed. */
 #ifndef BP_PLUGINS_COMMON_CUDA_API_H
 #define BP_PLUGINS_COMMON_CUDA_API_H
 

@@ -15,7 +15,7 @@ typedef struct BpRecord {
   int32_t is_failed; /* work before the record had failed */
 } BpRecord;
 
-/* How the references of a driver's objects are counted. Neither function fails. */
+/* How the references of a driver's objects are counted. The functions never fail. */
 typedef struct BpRecordKind {
   void (*retain)(void *object);
   void (*release)(void *object);
@@ -38,7 +38,7 @@ int32_t bp_latest_free(void *context, BpDeviceEvent *event);
 /* Returns the latest record with a reference; bp_latest_release drops the reference. */
 BpRecord bp_latest_use(BpDeviceEvent *event);
 void bp_latest_release(const BpDeviceEvent *event, BpRecord record);
-/* Takes the reference. */
+/* Takes over the reference to `latest`. */
 void bp_latest_replace(BpDeviceEvent *event, BpRecord latest);
 
 #endif

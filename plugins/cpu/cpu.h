@@ -75,7 +75,7 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
    "the CPU, as compilers name it; native: that of this machine"},                                 \
       {"mattr", BP_TYPE_STR, 0, NULL, "features beyond the CPU's, comma-separated: avx512vnni"},   \
       {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, NULL, "width of a vector register"},                 \
-      {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, NULL, "how many of them"},                      \
+      {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, NULL, "number of vector registers"},            \
       {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "cores to cut work for at most; 1: one thread"}, \
       {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "data cache of a core"},                          \
       {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},                  \

@@ -67,7 +67,7 @@ static int32_t answer_int(BpValue *result, int64_t value) {
   return bp_plugin_answer_int(result, BP_TYPE_INT, value);
 }
 
-/* 0 means unknown. */
+/* Answers a number of the machine, where 0 means unknown. */
 static int32_t answer_positive(BpValue *result, int64_t value) {
   return value > 0 ? answer_int(result, value) : 0;
 }

@@ -127,7 +127,7 @@ static int32_t create_machine(Job *job) {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-/* Without this handler LLVM would print messages and, after an error, exit. */
+/* Without a diagnostic handler LLVM would print messages and, after an error, exit. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *context) {
   BpGen *g = context;
   if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)

@@ -138,9 +138,9 @@ extern const BpEventsApi bp_cuda_events;
 /* ---- compile.c --------------------------------------------------------------------------- */
 
 /* Compiles CUDA C++ for an architecture: "sm_90" to a cubin, "compute_90" to PTX. `options` are
- * further options, separated by spaces, or NULL. The result is kept on disk, keyed by everything
- * that it depends on. The caller owns the code; -1 with the compiler's log and the numbered
- * source. */
+ * further options, separated by spaces, or NULL. The compiled code is kept on disk, keyed by
+ * everything that the code depends on. The caller owns the code; -1 with the compiler's log and the
+ * numbered source. */
 int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
                         BpOwnedBytes *code);
 /* Returns 0 if bp_cuda_compile accepts `arch`; -1 with an error. */

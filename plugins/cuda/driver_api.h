@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA driver API and of NVRTC that this plugin calls, declared from the
  * published reference manuals ("CUDA Driver API", "NVRTC"): NVIDIA's own headers are not in Debian
- * main, and these declarations are few. The names are the libraries' symbols. */
+ * main, and few declarations are needed. The names are the libraries' symbols. */
 #ifndef BP_PLUGIN_CUDA_DRIVER_API_H
 #define BP_PLUGIN_CUDA_DRIVER_API_H
 

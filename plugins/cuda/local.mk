@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Plugin cuda: devices, modules, target kind cuda. It builds without any package of NVIDIA.
+# Plugin cuda: devices, modules, target kind cuda. The plugin builds without any package of NVIDIA.
 
 if BUILD_CUDA
 plugin_LTLIBRARIES += backplane-cuda.la

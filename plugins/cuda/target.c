@@ -19,7 +19,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "32", "threads in lock-step"},
     {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "49152", "bytes of shared memory of a block"},
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
-    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "32", "how many of them a thread may hold"},
+    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "32", "number of vectors that a thread may hold"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "64", "multiprocessors"},
 };
 

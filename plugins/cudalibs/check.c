@@ -108,8 +108,8 @@ static int32_t check_product(const Program *program, const Step *step) {
   return 0;
 }
 
-/* Checks a window, and that it gives the result's extents. With these bounds sums and products of
- * the sizes fit into int64. */
+/* Checks a window, and that it gives the result's extents. The bounds make sums and products of the
+ * sizes fit into int64. */
 static int32_t check_window(const Program *program, const Step *step) {
   const BpCudalibsWindow *w = &step->window;
   const Tensor *src = &program->tensors[step->src], *dst = &program->tensors[step->dst];

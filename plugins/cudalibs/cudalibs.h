@@ -121,7 +121,7 @@ typedef struct BpCudalibsWindow {
   int32_t strides[BP_CUDALIBS_MAX_SPATIAL];
   int32_t dilations[BP_CUDALIBS_MAX_SPATIAL];
   int32_t pads[BP_CUDALIBS_MAX_SPATIAL];
-  int32_t groups;  /* of a convolution */
+  int32_t groups;  /* groups of a convolution */
   int32_t pooling; /* CUDNN_POOLING_* of a pooling */
 } BpCudalibsWindow;
 
@@ -131,7 +131,7 @@ typedef struct BpCudalibsSoftmax {
   int32_t algorithm; /* CUDNN_SOFTMAX_* */
 } BpCudalibsSoftmax;
 
-/* A step of a part in its saved form. Tensors are numbers; -1 means none. */
+/* A step of a part in its saved form. A tensor is given by its number; -1 means no tensor. */
 typedef struct BpCudalibsStep {
   int32_t kind; /* BpCudalibsKind */
   int32_t src, weights;

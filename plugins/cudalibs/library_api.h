@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of cuBLAS and cuDNN that this plugin calls, declared from their published reference
- * manuals: NVIDIA's own headers are not in Debian main, and these declarations are few. The names
+ * manuals: NVIDIA's own headers are not in Debian main, and few declarations are needed. The names
  * are the libraries' symbols. Enumerations of the libraries are ints here.
  * tests/plugins/cuda-headers.cpp compares this file with NVIDIA's headers where they are installed.
  *
@@ -62,7 +62,7 @@ typedef struct cudnnPoolingStruct *cudnnPoolingDescriptor_t;
 typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 
 #define CUDNN_STATUS_SUCCESS                                 0
-#define CUDNN_STATUS_NOT_SUPPORTED                           3000 /* and the 999 numbers after it, which say more */
+#define CUDNN_STATUS_NOT_SUPPORTED                           3000 /* up to 3999: the other numbers say why */
 #define CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED   4003
 #define CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED 4004
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor begins at a multiple of this many bytes, as in the plugin cuda. */
+/* The alignment of a tensor's beginning in bytes, as in the plugin cuda. */
 #define TENSOR_ALIGNMENT 16
 
 typedef struct Module {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a part of a model as steps: the step of a convolution or product includes the Add and the
- * Relu that follow it. A module saves these bytes. */
+ * Relu that follow it. A module saves the bytes of its program. */
 #include "dnnl.h"
 
 #include <stdlib.h>

@@ -177,7 +177,7 @@ typedef struct BpDnnlProgram {
   BpDnnlStep *steps;
   const char *data;
   int64_t data_size;
-  int32_t is_open; /* an extent is */
+  int32_t is_open; /* whether an extent is open */
 } BpDnnlProgram;
 
 /* The number of elements of a tensor. */

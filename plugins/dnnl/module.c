@@ -89,8 +89,8 @@ static int is_within(int64_t value, int64_t least) {
   return value >= least && value <= INT32_MAX;
 }
 
-/* Checks the sizes of a window with `rank` spatial dimensions. With these bounds sums and products
- * of the sizes fit into int64. */
+/* Checks the sizes of a window with `rank` spatial dimensions. The bounds make sums and products of
+ * the sizes fit into int64. */
 static int32_t check_window(const BpDnnlStep *step, int32_t rank) {
   const BpDnnlWindow *w = &step->window;
   for (int32_t i = 0; i < rank; i++)

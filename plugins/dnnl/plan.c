@@ -22,7 +22,7 @@ typedef struct Storage {
   size_t size, offset; /* place of a storage in the workspace */
   int32_t first, last; /* first and last call that uses the storage in the workspace */
   int32_t is_placed;   /* the offset in the workspace is chosen */
-  int32_t next;        /* while it is in use: the next storage in use by offset, or UNUSED */
+  int32_t next; /* next storage in use, by offset, or UNUSED; only while this storage is in use */
 } Storage;
 
 /* A storage viewed as a tensor of a certain layout. */

@@ -2,8 +2,8 @@
 /* The layer fault: fails the calls that BACKPLANE_FAULT names.
  *
  * A slot that frees, ends or waits for something does so before it fails: the caller could not
- * repeat the call, and the test is how the caller handles the error. Any other slot fails without
- * being called. */
+ * repeat the call, and the test is how the caller handles the error. A slot that frees, ends
+ * and waits for nothing fails without being called. */
 #include "layers.h"
 
 #include <stdatomic.h>

@@ -2,7 +2,8 @@
 /* Inside the plugin layers: one call on its way through a layer, and common code of the layers.
  *
  * forward.c wraps a table once for all layers: each slot describes its call in a BpCall, asks the
- * layer before, calls the next table, and tells the layer after. A layer is these two functions. */
+ * layer before, calls the next table, and tells the layer after. A layer is the functions `before`
+ * and `after`. */
 #ifndef BP_LAYERS_H
 #define BP_LAYERS_H
 

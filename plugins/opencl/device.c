@@ -10,7 +10,7 @@
 #define RANK_GPU 300
 #define RANK_CPU 50
 
-/* OpenCL 2.0 defines this attribute; the plugin uses the headers of 1.2. */
+/* An attribute of OpenCL 2.0; the plugin uses the headers of 1.2. */
 #define IMAGE_PITCH_ALIGNMENT 0x104A
 
 /* The least local memory for convolutions by Winograd's algorithm. */

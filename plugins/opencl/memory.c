@@ -124,7 +124,7 @@ static void release_end(End *end) {
 }
 
 /* Sets the source or destination of a copy of `size` bytes, and checks that it is inside of its
- * buffer. Release it, also after an error. */
+ * buffer. The caller releases the end, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   BpOpenclBuffer buffer;
@@ -202,7 +202,7 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Copies between two devices through host memory, because they share no context. The stream belongs
+/* Copies between two devices through host memory, because they share no context. `stream` belongs
  * to the source. */
 static int32_t through_host(const BpCopy *copy, const End *from, const End *to, void *stream) {
   void *staged = bp_opencl_host.runtime->host_alloc(copy->size, 64);

@@ -8,7 +8,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "1", "threads in lock-step"},
     {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "32768", "bytes of local memory of a block"},
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
-    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "16", "how many of them a thread may hold"},
+    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "16", "number of vectors that a thread may hold"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "16", "blocks that run at once"},
     {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
      "convolutions by Winograd's algorithm, which rounds a little more"},
@@ -61,10 +61,10 @@ static int32_t check_doubles(const BpIrTable *ir, const BpIrModule *module,
     const BpIrNode *function = ir->get_function(module, i);
     ir->visit(function, &visitor);
     if (doubles.found)
-      return bp_plugin_raise(&bp_opencl_host, BP_ERROR_NOT_IMPLEMENTED,
-                             "target opencl: %s computes with float64, which a device "
-                             "without cl_khr_fp64 has not",
-                             ir->str_value(function));
+      return bp_plugin_raise(
+          &bp_opencl_host, BP_ERROR_NOT_IMPLEMENTED,
+          "target opencl: %s computes with float64, which a device without cl_khr_fp64 lacks",
+          ir->str_value(function));
   }
   return 0;
 }

@@ -21,7 +21,7 @@ static void release_end(End *end) {
     bp_vulkan_release(&end->buffer->shared);
 }
 
-/* Sets the source or destination of a copy. The caller releases it, also after an error. */
+/* Sets the source or destination of a copy. The caller releases the end, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   end->device = bp_vulkan_device(device.device_id);
@@ -191,7 +191,7 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-/* Copies between two devices through host memory. The stream belongs to the source; the copy is
+/* Copies between two devices through host memory. `stream` belongs to the source; the copy is
  * complete on return. */
 static int32_t between_devices(void *context, const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};

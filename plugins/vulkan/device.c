@@ -139,9 +139,9 @@ static int find_type(const BpVulkanInfo *info, uint32_t usable, VkMemoryProperty
   return -1;
 }
 
-/* Data space uses the fastest memory of the device. The host accesses it directly if it can read it
- * fast as well, as on devices that share the host's memory; otherwise copies use staging
- * buffers. */
+/* Data space uses the fastest memory of the device. The host accesses data space directly if the
+ * host can also read this memory fast, as on devices that share the host's memory; otherwise copies
+ * use staging buffers. */
 static int32_t choose_types(BpVulkanDevice *device, uint32_t usable) {
   const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   const VkMemoryPropertyFlags visible =

@@ -159,7 +159,7 @@ static VkResult give_memory(BpVulkanBuffer *buffer, const void *chain, uint32_t 
   return bp_vk.vkBindBufferMemory(device->handle, buffer->handle, buffer->own, 0);
 }
 
-/* Maps the memory if the host can access data space: it can then access this memory, too. */
+/* Maps the memory if the host can access data space: it can then access imported memory, too. */
 static VkResult map_memory(BpVulkanBuffer *buffer, uint32_t type) {
   BpVulkanDevice *device = buffer->device;
   void *mapped = NULL;

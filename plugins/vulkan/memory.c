@@ -202,7 +202,8 @@ static void destroy_buffer(BpVulkanShared *shared) {
   free(buffer);
 }
 
-/* Allocates memory for a buffer. Before it fails, it releases the memory of finished work. */
+/* Allocates memory for a buffer. Before an allocation fails, the memory of finished work is
+ * released. */
 static VkResult bind(BpVulkanBuffer *buffer, uint32_t type) {
   BpVulkanDevice *device = buffer->device;
   VkMemoryRequirements needs;

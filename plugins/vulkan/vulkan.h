@@ -140,7 +140,7 @@ typedef struct BpVulkanInfo {
   char pci_address[24];    /* "": unknown */
   int has_memory_budget;
   uint64_t imports, exports; /* BP_EXTERNAL_* */
-  uint64_t dedicated;        /* the forms that need a dedicated allocation */
+  uint64_t dedicated;        /* the forms of external memory that need a dedicated allocation */
   uint64_t host_alignment;   /* alignment of an imported host address */
   uint32_t queue_family;
   uint32_t num_queues;
@@ -162,8 +162,8 @@ uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 
-/* An object that queued work keeps alive. Counted with atomic operations; the last release destroys
- * it. */
+/* An object that queued work keeps alive. References are counted with atomic operations; the last
+ * release destroys the object. */
 typedef struct BpVulkanShared {
   int32_t references;
   void (*destroy)(struct BpVulkanShared *shared);
@@ -218,7 +218,7 @@ void bp_vulkan_save_cache(BpVulkanDevice *device);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* Every buffer has all of these usages. */
+/* The usages that every buffer has. */
 #define BP_VULKAN_BUFFER_USAGE                                                                     \
   (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT |                 \
    VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
@@ -240,7 +240,7 @@ typedef struct BpVulkanBuffer {
   uint64_t size;
   char *mapped;         /* NULL: the host cannot access the buffer */
   BpVulkanPiece *piece; /* NULL: the memory is `own` */
-  VkDeviceMemory own;   /* imported or exported */
+  VkDeviceMemory own;   /* imported or exported memory */
   BpVulkanView *views;  /* guarded by the device's memory_lock */
 } BpVulkanBuffer;
 

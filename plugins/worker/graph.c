@@ -180,7 +180,7 @@ static int32_t enter_claim(const BpGraphTable *table, BpSession *session, BpWire
   return rc;
 }
 
-/* Makes the claims in the worker's answer. The host checks them like those of any plugin. */
+/* Makes the claims in the worker's answer. The host checks the claims like those of any plugin. */
 static int32_t enter_claims(const BpGraphTable *table, BpSession *session, BpOwnedBytes *answer,
                             BpClaims *claims) {
   BpWire wire = {answer->data, answer->data + answer->size, 0};
@@ -220,7 +220,7 @@ static int32_t compile(void *context, const BpOnnxGraph *part, const BpTarget *t
 /* ---- The table --------------------------------------------------------------------------- */
 
 /* Asks the worker for the members of the table; leaves the table empty if the plugin has none of
- * this version. Called with the lock held. */
+ * this version. Called with the compiler's lock held. */
 static int32_t ask(RemoteCompiler *compiler) {
   BpCall call;
   BpSession *session = bp_isolated_session(compiler->plugin);

@@ -16,8 +16,9 @@
  * fills chunk i % BP_WORKER_CHUNKS and adds 1 to its counter, the other side empties the chunk and
  * adds 1 to its own counter. Neither side gets more than BP_WORKER_CHUNKS ahead of the other.
  *
- * Waiting: each side has a word, which it increments after each step. The other side polls the word
- * for some microseconds, then sets its flag `sleeps` and waits for a change with a futex.
+ * Waiting: each side has a word, which it increments after each step. The other side polls this
+ * counting word for some microseconds, then sets its flag `sleeps` and waits for a change with a
+ * futex.
  *
  * A socket of packets (SOCK_SEQPACKET) carries the worker's pidfd, the descriptor of the shared
  * memory, requests to serve one more channel, and messages for the log. When one process ends, the
@@ -100,9 +101,9 @@ static inline BpWorkerChannel *bp_worker_channel(void *memory, uint32_t index) {
 
 /* ---- Operations -------------------------------------------------------------------------- */
 
-/* The operations. A change of this list needs a new BP_WORKER_VERSION. Arguments and results are
- * 64-bit numbers, and byte strings preceded by their size. `place` is the number of a device kind
- * and a device index. */
+/* The operations. A change of the list of operations needs a new BP_WORKER_VERSION. Arguments and
+ * results are 64-bit numbers, and byte strings preceded by their size. `place` is the number of a
+ * device kind and a device index. */
 #define BP_WORKER_OPERATIONS(X)                                                                    \
   X(LIST, list)                   /* -> blob, size: plugins (tools/worker/list.c) */               \
   X(OPEN, open)                   /* plugin, names of kinds -> device kinds, target kinds */       \
@@ -163,9 +164,10 @@ enum { BP_WORKER_OPERATIONS(BP_WORKER_NUMBER_) BP_WORKER_NUM_OPERATIONS };
  * plugins/worker/graph.c writes and tools/worker/graph.c reads them. */
 #define BP_WORKER_PIECE_ALIGN 8
 
-/* The answer to CLAIM is a list of the plugin's calls to BpClaims. A call is one of these two
- * numbers, the node, the bits of the cost, whether there is a reason, and the reason. The host
- * repeats the calls; the last one may have failed, and the host's error then names it. */
+/* The answer to CLAIM is a list of the plugin's calls to BpClaims. A call is sent as
+ * BP_WORKER_TAKEN or BP_WORKER_DECLINED, the node, the bits of the cost, whether there is a reason,
+ * and the reason. The host repeats the calls; the last one may have failed, and the host's error
+ * then names it. */
 #define BP_WORKER_TAKEN    1
 #define BP_WORKER_DECLINED 2
 

@@ -19,14 +19,14 @@
 
 /* How long a thread polls for an answer before it sleeps. */
 #define SPIN_NS INT64_C(20000)
-/* The same in a large copy, in which a worker that is as fast as memory moves the next chunks in
- * that time. */
+/* How long a thread polls in a large copy: a worker that is as fast as memory moves the next chunks
+ * in this time. */
 #define SPIN_CHUNKS_NS INT64_C(200000)
-/* How long it sleeps before it looks whether the worker lives. */
+/* How long a thread sleeps before it looks whether the worker lives. */
 #define FIRST_SLEEP_NS INT64_C(1000000)
 #define LAST_SLEEP_NS  INT64_C(50000000)
 /* If a sleep takes GAP_NS longer than requested, this process did not run: the machine or all
- * processes of a job were stopped. That time does not count for the deadline. */
+ * processes of a job were stopped. The time of such a stop does not count for the deadline. */
 #define GAP_NS   INT64_C(1000000000)
 #define HELLO_MS 20000
 /* The most log messages that one call passes on. */
@@ -596,7 +596,7 @@ static uint64_t get_limit(int resource) {
 }
 
 /* Whether the kernel refuses memory beyond a limit (vm.overcommit_memory is 2). A process that
- * touches shared memory beyond that limit gets SIGBUS. */
+ * touches shared memory beyond the kernel's limit gets SIGBUS. */
 static int has_commit_limit(void) {
   char mode = 0;
   int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);

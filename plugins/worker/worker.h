@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the plugin worker: plugins that run in a process of their own.
  *
- * An Isolated is one such plugin. The BpSession of an Isolated is a worker process; a new session
- * replaces a lost one. A device index is never reused for another session, so the device of a
- * handle determines the session of the handle. */
+ * An Isolated is one plugin that runs in a process of its own. The BpSession of an Isolated is a
+ * worker process; a new session replaces a lost one. A device index is never reused for another
+ * session, so the device of a handle determines the session of the handle. */
 #ifndef BP_WORKER_H
 #define BP_WORKER_H
 
@@ -32,9 +32,9 @@ void bp_session_use(BpSession *session, const char *label);
 /* Returns 0; or -1 without an error if the worker has ended or was killed, or this process is a
  * fork. */
 int32_t bp_session_check(const BpSession *session);
-/* bp_session_check that notices the end of a worker without a call to it. */
+/* Like bp_session_check, but notices the end of a worker even without a call to the worker. */
 int32_t bp_session_look(BpSession *session);
-/* bp_session_check that raises an error. */
+/* Like bp_session_check, but raises an error. */
 int32_t bp_session_require(const BpSession *session);
 /* Returns 0; or -1 with an error if this process is a fork of one that had a worker. Takes no lock,
  * since another thread may have held one when the process forked. */
@@ -122,7 +122,8 @@ typedef struct BpShares {
 } BpShares;
 
 BpShares *bp_session_shares(BpSession *session);
-/* Adds a part. 0; 1: the part is not in the arena, or the handle is known; -1 with an error. */
+/* Adds a part. Returns 0; 1 if the part is not in the arena, or the handle is known; or -1 with an
+ * error. */
 int32_t bp_shares_add(BpShares *shares, BpShare share);
 /* Returns 1 and the part of a handle, or 0. */
 int32_t bp_shares_find(BpShares *shares, uint64_t handle, BpShare *share);

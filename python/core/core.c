@@ -34,8 +34,8 @@ void *bp_py_held(PyObject *value, PyTypeObject *type) {
   return NULL;
 }
 
-/* Dropping the last reference may free device memory, a library or a callable: none of these needs
- * Python's lock. */
+/* Dropping the last reference may free device memory, a library or a callable, without Python's
+ * lock. */
 void bp_py_dealloc_holder(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   BpObject *object = ((Holder *)self)->object;
@@ -53,7 +53,8 @@ PyTypeObject *bp_py_add_type(PyObject *module, PyType_Spec *spec) {
   return (PyTypeObject *)type;
 }
 
-/* The types, and the callables that they call, belong to the whole process. 0, or -1. */
+/* The types, and the callables that they call, belong to the whole process. Returns 0, or -1 in
+ * another interpreter. */
 static int check_interpreter(void) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
     return 0;

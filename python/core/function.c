@@ -161,9 +161,10 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   return function ? bp_py_hold(bp_py_function_type, function) : NULL;
 }
 
-/* A callable may refer to its own function. This object alone owns the callable while there is no
- * other reference, strong or weak, through which the library could use it. A cycle needs no
- * tp_clear here: another object in the cycle was changed after it was made. */
+/* A callable may refer to its own function. A function's Python object alone owns the callable
+ * while there is no other reference, strong or weak, through which the library could use it. A
+ * function in a cycle needs no tp_clear: another object in the cycle was changed after it was
+ * made. */
 static int function_traverse(PyObject *self, visitproc visit, void *arg) {
   const BpFunction *function = (const BpFunction *)((Holder *)self)->object;
   const uint64_t alone = (UINT64_C(1) << 32) + 1;

@@ -29,7 +29,7 @@ static PyObject *get_imports(PyObject *self, void *closure) {
 
 static PyGetSetDef getters[] = {
     {"kind", get_kind, NULL, "\"library\", \"opencl\", ...", NULL},
-    {"imports", get_imports, NULL, "The modules that this one imports.", NULL},
+    {"imports", get_imports, NULL, "The modules that the module imports.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -108,13 +108,14 @@ static PyMethodDef methods[] = {
     {"find_function", find_function, METH_VARARGS,
      "find_function($self, name, query_imports=True, /)\n--\n\nA function by name, or None."},
     {"list_functions", list_functions, METH_NOARGS,
-     "list_functions($self, /)\n--\n\nThe names of its own functions."},
+     "list_functions($self, /)\n--\n\nThe names of the module's own functions."},
     {"save_to_bytes", save_to_bytes, METH_NOARGS,
      "save_to_bytes($self, /)\n--\n\nWhat load_from_bytes reads."},
     {"get_source", get_source, METH_VARARGS,
-     "get_source($self, format='', /)\n--\n\nThe source in a format, \"\" for the natural one."},
+     "get_source($self, format='', /)\n--\n\nThe source in a format, \"\" for the preferred one."},
     {"export_library", export_library, METH_O,
-     "export_library($self, path, /)\n--\n\nLinks it and its imports into a shared library."},
+     "export_library($self, path, /)\n--\n\nLinks the module and its imports into a shared "
+     "library."},
     {"import_module", import_module, METH_O,
      "import_module($self, module, /)\n--\n\nAdds an import."},
     {NULL, NULL, 0, NULL},

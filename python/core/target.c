@@ -78,8 +78,9 @@ PyObject *bp_py_target_text_of_device(PyObject *self, PyObject *object) {
 
 static PyGetSetDef getters[] = {
     {"kind", get_kind, NULL, "\"c\", \"opencl\", ...", NULL},
-    {"device_type", get_device_type, NULL, "DLPack's number of the devices it is for.", NULL},
-    {"has_thread_axes", get_has_thread_axes, NULL, "Whether its code is kernels.", NULL},
+    {"device_type", get_device_type, NULL,
+     "DLPack's number of the type of device that the target is for.", NULL},
+    {"has_thread_axes", get_has_thread_axes, NULL, "Whether the target's code is kernels.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -91,7 +92,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)"What code is generated for."},
+    {Py_tp_doc, (void *)"A description of the machine that code is generated for."},
     {Py_tp_new, (void *)target_new},
     {Py_tp_str, (void *)target_str},
     {Py_tp_getset, getters},

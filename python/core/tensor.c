@@ -41,7 +41,7 @@ static PyObject *get_nbytes(PyObject *self, void *closure) {
 }
 
 static PyGetSetDef getters[] = {
-    {"nbytes", get_nbytes, NULL, "The number of bytes of its elements.", NULL},
+    {"nbytes", get_nbytes, NULL, "The number of bytes of the tensor's elements.", NULL},
     {"shape", get_shape, NULL, "Extents.", NULL},
     {"dtype", get_dtype, NULL, "Element type, \"float32\".", NULL},
     {"device", get_device, NULL, "Where the data are.", NULL},
@@ -414,7 +414,8 @@ static PyMethodDef methods[] = {
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\nDevice type and index."},
     {"copy_to", copy_to, METH_O,
-     "copy_to($self, target, /)\n--\n\nCopies into another tensor, on any device; returns that."},
+     "copy_to($self, target, /)\n--\n\nCopies into another tensor, on any device; returns the "
+     "other tensor."},
     {"view_as", view_as, METH_VARARGS,
      "view_as($self, shape, dtype, /)\n--\n\nThe same memory with another shape and type."},
     {NULL, NULL, 0, NULL},

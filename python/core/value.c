@@ -382,7 +382,8 @@ static PyObject *make_dtype(BpDataType dtype) {
   return PyUnicode_FromString(text);
 }
 
-/* Objects with a Python type of their own keep the reference. */
+/* Makes the Python object of a value's object: an object with a Python type of its own keeps the
+ * reference. */
 static PyObject *from_object(BpValue *value) {
   BpObject *object = value->v_obj;
   switch (value->type_index) {
@@ -401,7 +402,7 @@ static PyObject *from_object(BpValue *value) {
   else if (value->type_index == BP_TYPE_ARRAY)
     made = make_list((const BpArray *)object);
   else
-    PyErr_Format(PyExc_TypeError, "a result of type %s is nothing that Python knows",
+    PyErr_Format(PyExc_TypeError, "a result of type %s has no Python type",
                  bp_type_name(value->type_index));
   bp_value_clear(value);
   return made;

@@ -157,7 +157,7 @@ class Odd(Exception):
     """An exception that the library does not know."""
 
 
-def test_exception_of_a_callback_comes_out_as_it_is(global_func):
+def test_exception_of_a_callback_comes_out_unchanged(global_func):
     original = Odd("it is odd")
 
     def fail():

@@ -365,7 +365,7 @@ def write_params(path, **arrays):
             file.write(array.tobytes())
 
 
-def test_parts_that_lie_apart(tmp_path):
+def test_parts_in_different_folders_are_loaded(tmp_path):
     program = backplane.te.Program()
     a, b = program.placeholder("a", (4,)), program.placeholder("b", (4,))
     c = program.compute("c", (4,), lambda i: a[i] - b[i])

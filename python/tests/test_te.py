@@ -87,7 +87,7 @@ def test_interpreter_defines_the_result():
         backplane.IrModule("func (")
 
 
-def test_every_device_computes_it():
+def test_every_device_computes_a_product():
     for device in one_of_each_kind():
         program, a, b, c = matmul()
         target = Target.from_device(device)
@@ -302,7 +302,7 @@ def test_the_wrong_argument_is_told_beside_another_that_is_a_buffer():
             double(given, wrong)
 
 
-def test_every_device_says_what_is_no_tensor_of_it():
+def test_every_device_refuses_tensors_of_other_devices():
     x, y, z = operands()
     for device in one_of_each_kind():
         program, a, b, c = matmul()
@@ -463,7 +463,7 @@ def test_what_a_notebook_shows_of_a_program():
     assert repr(program.build("matmul", [a, b, c], "c")).startswith("te.Compiled(matmul(a: float32")
 
 
-def test_exception_of_a_body_comes_out_as_it_is():
+def test_exception_of_a_body_comes_out_unchanged():
     program = te.Program()
     failure = KeyError("mine")
 

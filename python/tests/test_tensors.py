@@ -230,7 +230,7 @@ class Wrapped:
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 @pytest.mark.parametrize("name", devices())
-def test_dlpack_copies_where_it_is_wanted_or_needed(name, version):
+def test_dlpack_copies_where_a_copy_is_wanted_or_needed(name, version):
     tensor = backplane.tensor(np.arange(4, dtype="float32"), name)
     copied = Wrapped(tensor, copy=True, dl_device=(1, 0), max_version=version)
     host = backplane.from_dlpack(copied)
@@ -285,7 +285,7 @@ def test_a_consumer_that_fails_may_call_the_deleter(name, kind):
         assert sys.getrefcount(array) == count
 
 
-def test_torch_and_a_device_that_it_does_not_know():
+def test_torch_raises_an_error_for_a_device_that_torch_does_not_know():
     torch = pytest.importorskip("torch")
     for device in backplane.devices():
         tensor = backplane.tensor(np.arange(4, dtype="float32"), device)
@@ -298,7 +298,7 @@ def test_torch_and_a_device_that_it_does_not_know():
         assert tensor.numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_read_only_memory_stays_so():
+def test_read_only_memory_stays_read_only():
     if int(np.__version__.split(".")[0]) < 2:
         pytest.skip("numpy before 2 exports no read-only memory")
     array = np.arange(3.0)

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The corpus: plugins and a program that never change after the release of their version. Each is built against the
-# headers of its version and against today's headers; the plugins are also built against later headers. Every program
-# runs with every set of plugins on today's libraries.
+# The corpus: plugins and a program that never change after the release of their version. Each
+# plugin and program is built against the headers of its version and against today's headers; the
+# plugins are also built against later headers. Every program runs with every set of plugins on
+# today's libraries.
 set -u
 . "$top_srcdir/tests/tap.sh"
 CC=${CC:-cc}

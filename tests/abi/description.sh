@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# sdk/backplane-abi.json describes the ABI for programs. It agrees with the headers and the compiler, and code can be
-# generated from it.
+# sdk/backplane-abi.json describes the ABI for programs. The description agrees with the headers and
+# the compiler, and code can be generated from it.
 set -u
 command -v python3 >/dev/null || { echo "1..0 # SKIP no python3"; exit 0; }
 . "$top_srcdir/tests/tap.sh"

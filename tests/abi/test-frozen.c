@@ -37,7 +37,7 @@ static void assert_answers(BpModule *module, const char *wanted) {
   bp_object_release(answer);
 }
 
-static void test_listed(gconstpointer name) {
+static void test_plugin_is_listed(gconstpointer name) {
   BpPluginList *list = bp_plugin_list();
   gboolean found = FALSE;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
@@ -52,7 +52,7 @@ static void test_listed(gconstpointer name) {
   bp_plugin_list_free(list);
 }
 
-static void test_device(gconstpointer name) {
+static void test_device_copies_tensors(gconstpointer name) {
   const float values[4] = {1, 2, 3, 4};
   float back[4] = {0};
   int64_t shape[1] = {4};
@@ -69,7 +69,7 @@ static void test_device(gconstpointer name) {
   bp_error_clear();
 }
 
-static void test_attributes(gconstpointer name) {
+static void test_attributes_are_read(gconstpointer name) {
   BpDevice device = device_of(name);
   BpValue value;
   BpByteArray text;
@@ -83,7 +83,7 @@ static void test_attributes(gconstpointer name) {
   g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
 }
 
-static void test_function(gconstpointer name) {
+static void test_function_is_called(gconstpointer name) {
   g_autofree char *function_name = g_strconcat(name, ".sum", NULL);
   BpValue args[2] = {{.type_index = BP_TYPE_INT, .v_int64 = 40},
                      {.type_index = BP_TYPE_INT, .v_int64 = 2}};
@@ -98,7 +98,7 @@ static void test_function(gconstpointer name) {
   bp_object_release(sum);
 }
 
-static void test_module(gconstpointer name) {
+static void test_module_is_loaded_and_saved(gconstpointer name) {
   BpByteArray bytes = {"ice", 3};
   BpOwnedBytes saved = {0};
   BpModule *module = bp_module_load_from_bytes(name, &bytes);
@@ -110,7 +110,7 @@ static void test_module(gconstpointer name) {
   bp_object_release(module);
 }
 
-static void test_target(gconstpointer name) {
+static void test_target_has_its_attributes(gconstpointer name) {
   g_autofree char *text = g_strconcat(name, " -word=snow", NULL);
   BpTarget *target = bp_target_parse(text);
   BpValue length;
@@ -121,7 +121,7 @@ static void test_target(gconstpointer name) {
   bp_object_release(target);
 }
 
-static void test_generator(gconstpointer name) {
+static void test_generator_builds_a_module(gconstpointer name) {
   g_autofree char *text = g_strconcat(name, " -word=snow", NULL);
   g_autofree char *function_name = g_strconcat("target.build.", name, NULL);
   BpValue args[2] = {{.type_index = BP_TYPE_NONE}, {.type_index = BP_TYPE_TARGET}}, result;
@@ -147,10 +147,13 @@ static void add_tests(const char *name) {
   static const struct {
     const char *path;
     GTestDataFunc run;
-  } tests[] = {{"listed", test_listed},         {"device", test_device},
-               {"attributes", test_attributes}, {"function", test_function},
-               {"module", test_module},         {"target", test_target},
-               {"generator", test_generator}};
+  } tests[] = {{"plugin-is-listed", test_plugin_is_listed},
+               {"device-copies-tensors", test_device_copies_tensors},
+               {"attributes-are-read", test_attributes_are_read},
+               {"function-is-called", test_function_is_called},
+               {"module-is-loaded-and-saved", test_module_is_loaded_and_saved},
+               {"target-has-its-attributes", test_target_has_its_attributes},
+               {"generator-builds-a-module", test_generator_builds_a_module}};
   for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
     g_autofree char *path = g_strdup_printf("/abi/%s/%s", name, tests[i].path);
     g_test_add_data_func(path, name, tests[i].run);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts on which other languages, other builds and tvm-ffi rely. These layouts never change:
- * a failure here is an ABI break, not a number to be updated. */
+/* The layouts on which other languages, other builds and tvm-ffi rely. The layouts of tier 1 never
+ * change: a failure here is an ABI break, not a number to be updated. */
 
 #include <backplane/compiler/kernels.h>
 #include <backplane/compiler/schedules.h>
@@ -726,6 +726,6 @@ static void test_which_versions_fit(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/abi/layout/little-endian", test_machine_is_little_endian);
-  g_test_add_func("/abi/versions/which-fit", test_which_versions_fit);
+  g_test_add_func("/abi/versions/host-loads-plugins-of-versions-that-fit", test_which_versions_fit);
   return g_test_run();
 }

@@ -11,7 +11,7 @@
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* BpCopy as a later version may have it. */
+/* BpCopy with a member that a later version may add. */
 typedef struct LaterCopy {
   BpCopy copy;
   uint64_t rows;
@@ -77,7 +77,7 @@ static void test_copy_without_its_size_is_refused(void) {
 
 /* ---- Allocations ------------------------------------------------------------------------- */
 
-/* BpAllocation as a later version may have it. */
+/* BpAllocation with a member that a later version may add. */
 typedef struct LaterAllocation {
   BpAllocation allocation;
   void *stream;
@@ -150,7 +150,7 @@ static void test_unknown_member_of_a_compiler_run_is_refused(void) {
 
 /* ---- Attributes of a target kind --------------------------------------------------------- */
 
-/* BpTargetAttr as a later version may have it. */
+/* BpTargetAttr with a member that a later version may add. */
 typedef struct LaterAttr {
   BpTargetAttr attr;
   const char *unit;

@@ -74,7 +74,7 @@ static inline BpDataType dtype_of(const char *text) {
   return dtype;
 }
 
-/* Runs function "f" of the text on one array. 0 or -1. */
+/* Runs function "f" of the text on one array; returns 0 or -1. */
 static inline int run_on(const char *text, void *data, const char *dtype, int64_t extent) {
   BpIrModule *module = parse_verified(text);
   Array array;

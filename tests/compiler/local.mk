@@ -7,7 +7,7 @@ test_programs += tests/compiler/test-ir-interpret
 tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-legalize
 tests_compiler_test_ir_legalize_LDADD = $(LDADD) -lm
-# This test replaces malloc; the sanitizers replace it, too.
+# test-ir-memory replaces malloc, as the sanitizers do.
 if !SANITIZED
 test_programs += tests/compiler/test-ir-memory
 endif

@@ -536,7 +536,7 @@ static uint16_t any_lanes(Program *program) {
   return chosen <= program->part ? chosen : 1;
 }
 
-/* Stores lanes. Some are outside of the part of the thread and masked off. */
+/* Stores lanes, some of which are outside of the thread's part and masked off. */
 static const BpIrNode *store_inside(Program *program, int slot, uint16_t lanes) {
   BpIrModule *module = program->random.module;
   const BpIrNode *index = number(program, below(program, program->part + 8) - 8);
@@ -902,7 +902,7 @@ static void choose_types(Program *program) {
   program->count =
       bp_ir_var(program->random.module, "n", dtype_of(program->is_series ? "int64" : "int32"));
   program->n = bp_ir_cast(program->random.module, dtype_of("int64"), program->count);
-  if (!program->is_series && below(program, 8)) { /* so that 32 bits hold sums with it */
+  if (!program->is_series && below(program, 8)) { /* so that 32 bits hold sums with `n` */
     program->n = bp_ir_binary(program->random.module, BP_IR_MAX, program->n, number(program, 0));
     program->n = bp_ir_binary(program->random.module, BP_IR_MIN, program->n, number(program, 15));
   }

@@ -16,7 +16,7 @@
 #define INPUT      32 /* elements of an input */
 #define PART       16 /* elements of an output for one thread */
 #define MAX_BLOCKS 5
-#define THREADS    4 /* in a block */
+#define THREADS    4 /* threads in a block */
 #define COUNT      5 /* the value of a scalar parameter that is a number */
 
 /* The parameters of a program, in this order: NUM_TYPES inputs, NUM_TYPES outputs, a buffer of
@@ -50,7 +50,7 @@ typedef struct RandomProgram {
   const BpIrNode *block;     /* the number of the block, an expression */
   const BpIrNode *place;     /* number of the thread in its block, an expression */
   const BpIrNode *first;     /* the first element of the thread's part of an output */
-  int part;                  /* number of elements in that part */
+  int part;                  /* number of elements in the thread's part of an output */
   const BpIrNode *workspace; /* global memory that an earlier loop has set, or NULL */
   const BpIrNode *locals[MAX_LOCALS];
   int num_locals;

@@ -15,8 +15,8 @@
 static const BpDataType te_f32 = {BP_DTYPE_FLOAT, 32, 1};
 static const BpDataType te_i64 = {BP_DTYPE_INT, 64, 1};
 
-/* A tensor's data on the host. Memory beyond it is poisoned, so that tools detect accesses out of
- * bounds. */
+/* A tensor's data on the host. Memory beyond the data is poisoned, so that tools detect accesses
+ * out of bounds. */
 typedef struct TeArray {
   BpTensorView view;
   int64_t shape[BP_TE_MAX_NDIM];

@@ -74,8 +74,8 @@ static gboolean nvrtc_has_fast_compile(void) {
   return version && version(&major, &minor) == 0 && (major > 12 || (major == 12 && minor >= 8));
 }
 
-/* NVRTC optimizes for a minute. The code does not run, and NVRTC accepts the same code without
- * optimization. */
+/* NVRTC optimizes for a minute. The test does not run the code, and NVRTC accepts the same code
+ * without optimization. */
 static const char *options_of(const CodeTarget *target) {
   if (target->check != CHECK_NVRTC || g_getenv("BP_TEST_LONG") || !nvrtc_has_fast_compile())
     return "";
@@ -311,7 +311,7 @@ static void add_function(const CodeTarget *target, GString *module, const char *
   g_string_free(body, TRUE);
 }
 
-static void test_operations(gconstpointer data) {
+static void test_operations_agree_with_the_interpreter(gconstpointer data) {
   const CodeTarget *target = data;
   if (!is_ready(target))
     return;
@@ -334,7 +334,7 @@ static void test_operations(gconstpointer data) {
 
 /* Four neighbours are one load. The index has many variables, each used twice: the analysis ends
  * only if it walks over variables, not over paths. */
-static void test_texels_of_many_variables(void) {
+static void test_texels_of_many_variables_take_linear_time(void) {
   GString *text = g_string_new("(module (function \"f\" (buffer A float32 global 64)"
                                " (buffer B float32 global 64) (attr \"noalias\" 1)"
                                " (attr \"kernel\" 1) (for i:int64 0 16 serial"
@@ -391,7 +391,7 @@ static void test_reserved_members_of_a_dialect(void) {
   bp_object_release(module);
 }
 
-/* A dialect as a later version may have it. */
+/* A dialect with a member that a later version may add. */
 typedef struct LaterDialect {
   BpDialect dialect;
   const char *cooperative;
@@ -418,7 +418,7 @@ static void test_unknown_parts_of_a_dialect(void) {
   bp_object_release(module);
 }
 
-/* Rows of a dialect's tables as a later version may have them. */
+/* Rows of a dialect's tables with members that a later version may add. */
 typedef struct LaterType {
   BpDialectType row;
   const char *note;
@@ -622,7 +622,7 @@ static void append_bodies(GString *module, const char *name, const char *const *
                            name, i, list[i]);
 }
 
-static void test_host_bodies(gconstpointer data) {
+static void test_host_bodies_agree_with_the_interpreter(gconstpointer data) {
   const CodeTarget *target = data;
   GString *module = g_string_new("(module\n");
   append_bodies(module, "host", host_bodies, G_N_ELEMENTS(host_bodies));
@@ -631,7 +631,7 @@ static void test_host_bodies(gconstpointer data) {
   g_string_free(module, TRUE);
 }
 
-static void test_kernels(gconstpointer data) {
+static void test_kernels_agree_with_the_interpreter(gconstpointer data) {
   const CodeTarget *target = data;
   if (!is_ready(target))
     return;
@@ -642,7 +642,7 @@ static void test_kernels(gconstpointer data) {
   g_string_free(module, TRUE);
 }
 
-static void test_bodies(gconstpointer data) {
+static void test_bodies_agree_with_the_interpreter(gconstpointer data) {
   const CodeTarget *target = data;
   if (!is_ready(target))
     return;
@@ -723,7 +723,7 @@ static void call_fails(BpModule *built, const char *name, const BpValue *args, i
   bp_object_release(function);
 }
 
-static void test_failures_inside(gconstpointer context) {
+static void test_failures_inside_are_errors(gconstpointer context) {
   const CodeTarget *target = context;
   BpIrModule *module = parse_verified(
       "(module"
@@ -749,7 +749,7 @@ static void test_failures_inside(gconstpointer context) {
   bp_object_release(module);
 }
 
-static void test_wrong_arguments(gconstpointer context) {
+static void test_wrong_arguments_are_errors(gconstpointer context) {
   const CodeTarget *target = context;
   BpIrModule *module =
       parse_verified("(module (function \"f\" n:int8 x:float32 (buffer A float32 global 4 5)"
@@ -838,7 +838,7 @@ static void test_byte_offset_is_honoured(gconstpointer context) {
 }
 
 /* The interpreter cannot call C functions. */
-static void test_extern_calls(gconstpointer context) {
+static void test_extern_calls_reach_c_functions(gconstpointer context) {
   const CodeTarget *target = context;
   BpIrModule *module =
       parse_verified("(module (function \"f\" (buffer A int32 global 4) (seq"
@@ -870,7 +870,7 @@ static void assert_refused(const char *target, const char *body, const char *mes
 }
 
 /* Constructs that no CPU target supports are refused by name. */
-static void test_refusals(gconstpointer context) {
+static void test_unsupported_constructs_are_refused(gconstpointer context) {
   const CodeTarget *target = context;
   assert_refused(target->text,
                  "(for i:int64 0 4 bound \"threadIdx.x\" (seq (barrier \"shared\")"
@@ -954,21 +954,21 @@ typedef struct CodeTest {
 } CodeTest;
 
 static const CodeTest tests[] = {
-    {"operations", test_operations},
-    {"bodies", test_bodies},
+    {"operations-agree-with-the-interpreter", test_operations_agree_with_the_interpreter},
+    {"bodies-agree-with-the-interpreter", test_bodies_agree_with_the_interpreter},
 };
 
 static const CodeTest host_tests[] = {
-    {"host-bodies", test_host_bodies},
-    {"failures-inside", test_failures_inside},
-    {"wrong-arguments", test_wrong_arguments},
+    {"host-bodies-agree-with-the-interpreter", test_host_bodies_agree_with_the_interpreter},
+    {"failures-inside-are-errors", test_failures_inside_are_errors},
+    {"wrong-arguments-are-errors", test_wrong_arguments_are_errors},
     {"byte-offset-is-honoured", test_byte_offset_is_honoured},
-    {"extern-calls", test_extern_calls},
-    {"refusals", test_refusals},
+    {"extern-calls-reach-c-functions", test_extern_calls_reach_c_functions},
+    {"unsupported-constructs-are-refused", test_unsupported_constructs_are_refused},
 };
 
 static const CodeTest device_tests[] = {
-    {"kernels", test_kernels},
+    {"kernels-agree-with-the-interpreter", test_kernels_agree_with_the_interpreter},
 };
 
 static void add_tests(const CodeTarget *target, const CodeTest *list, size_t count) {
@@ -1028,7 +1028,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
   g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
                   test_simdev_refuses_more_shared_memory_than_there_is);
-  g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
+  g_test_add_func("/codegen/texels-of-many-variables-take-linear-time",
+                  test_texels_of_many_variables_take_linear_time);
   g_test_add_func("/codegen/only_used_parts_of_the_support_text_are_written",
                   test_only_used_parts_of_the_support_text_are_written);
   g_test_add_func("/codegen/rows-of-a-dialect-are-as-long-as-it-says",
@@ -1053,8 +1054,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < G_N_ELEMENTS(device_targets); i++) {
     if (!has_kind(&device_targets[i]))
       continue;
-    /* NVRTC takes long for each architecture. The code is the same, and the oldest architecture has
-     * the fewest functions. */
+    /* NVRTC takes long for each architecture. The code is the same for all architectures, and the
+     * oldest one has the fewest functions. */
     if (device_targets[i].check == CHECK_NVRTC && !strstr(device_targets[i].text, "sm_75") &&
         !g_getenv("BP_TEST_LONG"))
       continue;

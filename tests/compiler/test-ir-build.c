@@ -50,7 +50,7 @@ static const BpIrNode *with_float(Fixture *t, int32_t kind, const BpIrNode *a, d
   return bp_ir_binary(t->module, kind, a, bp_ir_float(t->module, t->float32, b));
 }
 
-static void test_integer_identities(Fixture *t, gconstpointer unused) {
+static void test_integer_identities_are_applied(Fixture *t, gconstpointer unused) {
   (void)unused;
   static const int32_t keeps_by_0[] = {BP_IR_ADD,     BP_IR_SUB, BP_IR_BIT_OR,
                                        BP_IR_BIT_XOR, BP_IR_SHL, BP_IR_SHR};
@@ -71,7 +71,7 @@ static void test_integer_identities(Fixture *t, gconstpointer unused) {
   assert_printed(bp_ir_binary(t->module, BP_IR_LT, t->x, t->x), "false");
 }
 
-static void test_integer_constants(Fixture *t, gconstpointer unused) {
+static void test_integer_constants_are_combined(Fixture *t, gconstpointer unused) {
   (void)unused;
   assert_printed(with_int(t, BP_IR_ADD, with_int(t, BP_IR_ADD, t->x, 3), 4), "(add x:int64 7)");
   assert_printed(with_int(t, BP_IR_SUB, with_int(t, BP_IR_ADD, t->x, 3), 5), "(add x:int64 -2)");
@@ -89,7 +89,7 @@ static void test_integer_constants(Fixture *t, gconstpointer unused) {
   assert_printed(bp_ir_int(t->module, dtype_of("uint8"), 300), "44:uint8");
 }
 
-/* -0, NaN and infinity make these expressions differ. */
+/* For -0, NaN or infinity a simplified expression would differ. */
 static void test_floats_are_left_alone(Fixture *t, gconstpointer unused) {
   (void)unused;
   assert_printed(with_float(t, BP_IR_ADD, t->f, 0), "(add f:float32 0:float32)");
@@ -111,7 +111,7 @@ static void test_floats_are_left_alone(Fixture *t, gconstpointer unused) {
                  "16777216:float32");
 }
 
-static void test_logic(Fixture *t, gconstpointer unused) {
+static void test_logic_is_folded(Fixture *t, gconstpointer unused) {
   (void)unused;
   BpDataType bool1 = dtype_of("bool");
   const BpIrNode *yes = bp_ir_int(t->module, bool1, 1), *no = bp_ir_int(t->module, bool1, 0);
@@ -126,7 +126,7 @@ static void test_logic(Fixture *t, gconstpointer unused) {
   g_assert_true(bp_ir_select(t->module, less, t->x, t->x) == t->x);
 }
 
-static void test_vectors(Fixture *t, gconstpointer unused) {
+static void test_vectors_are_folded(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrNode *one = bp_ir_int(t->module, t->int64, 1);
   const BpIrNode *ramp = bp_ir_ramp(t->module, t->x, one, 4);
@@ -143,7 +143,7 @@ static void test_vectors(Fixture *t, gconstpointer unused) {
   assert_printed(bp_ir_binary(t->module, BP_IR_MUL, f4, f4), "(broadcast (mul f:float32 f) 4)");
 }
 
-static void test_statements(Fixture *t, gconstpointer unused) {
+static void test_statements_are_printed_folded(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrNode *eight = bp_ir_int(t->module, t->int64, 8),
                  *zero = bp_ir_int(t->module, t->int64, 0);
@@ -297,7 +297,7 @@ static void assert_visited(const BpIrNode *node, int32_t skip, int32_t stop, int
   g_string_free(visit.trace, TRUE);
 }
 
-static void test_visits(Fixture *t, gconstpointer unused) {
+static void test_visits_reach_each_operand(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrNode *product = bp_ir_binary(t->module, BP_IR_MUL, t->x, t->y);
   const BpIrNode *sum = with_int(t, BP_IR_ADD, product, 3);
@@ -306,7 +306,7 @@ static void test_visits(Fixture *t, gconstpointer unused) {
   assert_visited(sum, -1, BP_IR_VAR, -1, "<add<mul<var");
 }
 
-static void test_accessors(Fixture *t, gconstpointer unused) {
+static void test_accessors_read_nodes(Fixture *t, gconstpointer unused) {
   (void)unused;
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *sum = with_int(t, BP_IR_ADD, t->x, 3);
@@ -329,18 +329,18 @@ static void test_accessors(Fixture *t, gconstpointer unused) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  ADD("/ir/build/integer-identities", test_integer_identities);
-  ADD("/ir/build/integer-constants", test_integer_constants);
+  ADD("/ir/build/integer-identities-are-applied", test_integer_identities_are_applied);
+  ADD("/ir/build/integer-constants-are-combined", test_integer_constants_are_combined);
   ADD("/ir/build/floats-are-left-alone", test_floats_are_left_alone);
-  ADD("/ir/build/logic", test_logic);
-  ADD("/ir/build/vectors", test_vectors);
-  ADD("/ir/build/statements", test_statements);
+  ADD("/ir/build/logic-is-folded", test_logic_is_folded);
+  ADD("/ir/build/vectors-are-folded", test_vectors_are_folded);
+  ADD("/ir/build/statements-are-printed-folded", test_statements_are_printed_folded);
   ADD("/ir/build/constant-masks-are-applied", test_constant_masks);
   ADD("/ir/build/errors-pass-through", test_errors_pass_through);
   ADD("/ir/build/types-are-checked", test_types_are_checked);
   ADD("/ir/build/functions-by-name", test_functions_by_name);
-  ADD("/ir/table/plugins-get-it", test_plugins_get_the_table);
-  ADD("/ir/table/visits", test_visits);
-  ADD("/ir/table/accessors", test_accessors);
+  ADD("/ir/table/plugins-get-the-table", test_plugins_get_the_table);
+  ADD("/ir/table/visits-reach-each-operand", test_visits_reach_each_operand);
+  ADD("/ir/table/accessors-read-nodes", test_accessors_read_nodes);
   return g_test_run();
 }

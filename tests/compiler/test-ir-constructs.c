@@ -530,7 +530,7 @@ static void check_intrinsic(const IntrinsicRow *row) {
   }
 }
 
-static void test_intrinsics(void) {
+static void test_intrinsics_agree_with_the_c_library(void) {
   size_t count = 0;
   for (const char *name; (name = bp_ir_intrinsic_name((int32_t)count)) != NULL; count++) {
     size_t row = 0;
@@ -688,6 +688,7 @@ int main(int argc, char **argv) {
     g_test_add_data_func(path, GINT_TO_POINTER(kinds[i].kind), test_construct);
     g_free(path);
   }
-  g_test_add_func("/ir/constructs/intrinsics", test_intrinsics);
+  g_test_add_func("/ir/constructs/intrinsics-agree-with-the-c-library",
+                  test_intrinsics_agree_with_the_c_library);
   return g_test_run();
 }

@@ -49,7 +49,7 @@ static void assert_fails(const char *expression, const char *kind, const char *m
   assert_error(kind, message);
 }
 
-static void test_integers(void) {
+static void test_integers_are_computed_exactly(void) {
   assert_int("int64", "(add 2 3)", 5);
   assert_int("int64", "(sub 2 3)", -1);
   assert_int("int64", "(mul -4 3)", -12);
@@ -78,7 +78,7 @@ static void test_integers_wrap(void) {
   assert_int("int64", "(mod -9223372036854775808 -1)", 0);
 }
 
-static void test_bits(void) {
+static void test_bit_operations_are_computed_exactly(void) {
   assert_int("int64", "(bit_and 12 10)", 8);
   assert_int("int64", "(bit_or 12 10)", 14);
   assert_int("int64", "(bit_xor 12 10)", 6);
@@ -116,7 +116,7 @@ static void test_casts_end_at_the_ends_of_integers(void) {
   assert_int("bool", "(cast bool -0:float32)", 0);
 }
 
-static void test_comparisons(void) {
+static void test_comparisons_give_bools(void) {
   assert_bool("(eq 2 2)", 1);
   assert_bool("(ne 2 2)", 0);
   assert_bool("(lt -1 2)", 1);
@@ -132,7 +132,7 @@ static void test_comparisons(void) {
   assert_bool("(not false)", 1);
 }
 
-static void test_floats(void) {
+static void test_floats_are_rounded_to_their_type(void) {
   assert_float("(add 0.1:float32 0.2:float32)", 0.1f + 0.2f);
   assert_float("(add 16777216:float32 1:float32)", 16777216.0f);
   assert_float("(mul 3e38:float32 10:float32)", INFINITY);
@@ -146,7 +146,7 @@ static void test_floats(void) {
   assert_float("(mul -0:float32 3:float32)", -0.0f);
 }
 
-static void test_conversions(void) {
+static void test_conversions_wrap_and_clip(void) {
   assert_int("int32", "(cast int32 -1.9:float32)", -1);
   assert_int("int8", "(cast int8 300)", 44);
   assert_int("uint8", "(cast uint8 -1)", 255);
@@ -179,14 +179,14 @@ static void test_narrow_floats_are_stored_as_bits(void) {
   g_assert_cmphex(half, ==, 0x3eab);
 }
 
-static void test_choice(void) {
+static void test_select_evaluates_both_choices(void) {
   assert_int("int64", "(select (lt 1 2) 10 20)", 10);
   assert_int("int64", "(select (gt 1 2) 10 20)", 20);
   assert_fails("(select true 1 (load A 1))", BP_ERROR_INDEX,
                "element 1 of buffer 'A', which has 1");
 }
 
-static void test_vectors(void) {
+static void test_vectors_work_lane_by_lane(void) {
   int64_t got[8];
   assert_ok(evaluate("int64", 4, "(ramp 5 -2 4)", got));
   int64_t ramp[] = {5, 3, 1, -1};
@@ -208,7 +208,7 @@ static void test_vectors(void) {
   assert_int("uint8", "(reduce add (ramp 100:uint8 100:uint8 3))", 88);
 }
 
-static void test_masks(void) {
+static void test_masked_off_lanes_are_not_accessed(void) {
   int64_t got[4] = {1, 2, 3, 4};
   char *text = with_buffer("int64", 4,
                            "(store A (ramp 0 2 4) (broadcast 9 4)"
@@ -226,7 +226,7 @@ static void test_masks(void) {
   g_free(text);
 }
 
-static void test_intrinsics(void) {
+static void test_intrinsics_agree_with_the_c_library(void) {
   static const struct {
     const char *name;
     double x;
@@ -306,7 +306,7 @@ static void assert_result(const char *body, const int64_t *expected, size_t coun
     assert_result(body, expected, G_N_ELEMENTS(expected));                                         \
   } while (0)
 
-static void test_loops(void) {
+static void test_loops_of_every_kind_run(void) {
   static const char *const kinds[] = {"serial", "parallel", "vectorized", "unrolled"};
   for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
     char *body = g_strdup_printf("(for i:int64 1 3 %s (store A i (mul i i)))", kinds[i]);
@@ -320,7 +320,7 @@ static void test_loops(void) {
   ASSERT_RESULT("(for i:int64 0 -1 serial (store A 9 1))", 0);
 }
 
-static void test_control(void) {
+static void test_statements_run_in_order(void) {
   ASSERT_RESULT("(seq (store A 0 1) (store A 1 (load A 0)) (store A 0 2))", 2, 1);
   ASSERT_RESULT("(for i:int64 0 3 serial (if (lt i 1) (store A i 5) (store A i 6)))", 5, 6, 6);
   ASSERT_RESULT("(for i:int64 0 3 serial (if (lt i 1) (store A i 5)))", 5, 0, 0);
@@ -333,7 +333,7 @@ static void test_control(void) {
                 0, 1, 1, 2);
 }
 
-static void test_memory(void) {
+static void test_allocated_buffers_keep_their_values(void) {
   ASSERT_RESULT("(allocate (buffer B int64 local 2 2) (seq (store B 3 5) (store A 0 (load B 3))))",
                 5);
   ASSERT_RESULT("(allocate (buffer B int8 global 1)"
@@ -494,7 +494,7 @@ static BpValue int_value(int64_t value) {
   return result;
 }
 
-static void test_arguments(void) {
+static void test_arguments_reach_their_parameters(void) {
   BpIrModule *module = parse_verified(scale_text);
   float data[] = {1, 2, 3};
   Array array;
@@ -617,26 +617,33 @@ static void test_packed_calls(void) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/ir/interpret/integers", test_integers);
+  g_test_add_func("/ir/interpret/integers-are-computed-exactly",
+                  test_integers_are_computed_exactly);
   g_test_add_func("/ir/interpret/integers-wrap", test_integers_wrap);
-  g_test_add_func("/ir/interpret/bits", test_bits);
+  g_test_add_func("/ir/interpret/bit-operations-are-computed-exactly",
+                  test_bit_operations_are_computed_exactly);
   g_test_add_func("/ir/interpret/divisions-by-zero-are-zero", test_divisions_by_zero_are_zero);
   g_test_add_func("/ir/interpret/shifts-beyond-the-width-shift-all-out",
                   test_shifts_beyond_the_width_shift_all_out);
   g_test_add_func("/ir/interpret/casts-end-at-the-ends-of-integers",
                   test_casts_end_at_the_ends_of_integers);
-  g_test_add_func("/ir/interpret/comparisons", test_comparisons);
-  g_test_add_func("/ir/interpret/floats", test_floats);
-  g_test_add_func("/ir/interpret/conversions", test_conversions);
+  g_test_add_func("/ir/interpret/comparisons-give-bools", test_comparisons_give_bools);
+  g_test_add_func("/ir/interpret/floats-are-rounded-to-their-type",
+                  test_floats_are_rounded_to_their_type);
+  g_test_add_func("/ir/interpret/conversions-wrap-and-clip", test_conversions_wrap_and_clip);
   g_test_add_func("/ir/interpret/narrow-floats-are-stored-as-bits",
                   test_narrow_floats_are_stored_as_bits);
-  g_test_add_func("/ir/interpret/choice", test_choice);
-  g_test_add_func("/ir/interpret/vectors", test_vectors);
-  g_test_add_func("/ir/interpret/masks", test_masks);
-  g_test_add_func("/ir/interpret/intrinsics", test_intrinsics);
-  g_test_add_func("/ir/interpret/loops", test_loops);
-  g_test_add_func("/ir/interpret/control", test_control);
-  g_test_add_func("/ir/interpret/memory", test_memory);
+  g_test_add_func("/ir/interpret/select-evaluates-both-choices",
+                  test_select_evaluates_both_choices);
+  g_test_add_func("/ir/interpret/vectors-work-lane-by-lane", test_vectors_work_lane_by_lane);
+  g_test_add_func("/ir/interpret/masked-off-lanes-are-not-accessed",
+                  test_masked_off_lanes_are_not_accessed);
+  g_test_add_func("/ir/interpret/intrinsics-agree-with-the-c-library",
+                  test_intrinsics_agree_with_the_c_library);
+  g_test_add_func("/ir/interpret/loops-of-every-kind-run", test_loops_of_every_kind_run);
+  g_test_add_func("/ir/interpret/statements-run-in-order", test_statements_run_in_order);
+  g_test_add_func("/ir/interpret/allocated-buffers-keep-their-values",
+                  test_allocated_buffers_keep_their_values);
   g_test_add_func("/ir/interpret/unwritten-memory-is-nan", test_unwritten_memory_is_nan);
   g_test_add_func("/ir/interpret/a-failed-assertion-is-the-error",
                   test_a_failed_assertion_is_the_error);
@@ -649,7 +656,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/interpret/a-loop-without-threads-is-skipped",
                   test_a_loop_without_threads_is_skipped);
   g_test_add_func("/ir/interpret/bad-grids-are-errors", test_bad_grids_are_errors);
-  g_test_add_func("/ir/interpret/arguments", test_arguments);
+  g_test_add_func("/ir/interpret/arguments-reach-their-parameters",
+                  test_arguments_reach_their_parameters);
   g_test_add_func("/ir/interpret/statements-are-limited", test_statements_are_limited);
   g_test_add_func("/ir/interpret/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
   g_test_add_func("/ir/interpret/byte-offsets-are-kept", test_byte_offsets_are_kept);

@@ -158,7 +158,7 @@ static void assert_refused(const char *kind, const char *body, const char *error
 
 /* ---- Simplification ---------------------------------------------------------------------- */
 
-static void test_conditions(void) {
+static void test_conditions_are_simplified(void) {
   assert_legal("test_plain", "(for i:int64 0 8 serial (if (lt i 8) (store A i 1)))",
                "(for i:int64 0 8 serial\n      (store A i 1))");
   assert_legal("test_plain", "(for i:int64 0 8 serial (if (ge i 8) (store A i 1) (store A i 2)))",
@@ -176,7 +176,7 @@ static void test_conditions(void) {
                "(for i:int64 0 n serial\n      (if (lt i 64)\n        (store A i 1)))");
 }
 
-static void test_divisions(void) {
+static void test_divisions_are_simplified(void) {
   assert_legal(
       "test_plain",
       "(for i:int64 0 8 serial (for j:int64 0 4 serial"
@@ -187,14 +187,14 @@ static void test_divisions(void) {
                "(for i:int64 0 8 serial\n      (store A i (load A i)))");
 }
 
-static void test_loops(void) {
+static void test_loops_are_simplified(void) {
   assert_legal("test_plain", "(for i:int64 5 1 serial (store A i i))", "(store A 5 5)");
   assert_legal("test_plain", "(for i:int64 0 0 serial (store A i i))", "(seq)");
   assert_legal("test_plain", "(let x:int64 3 (store A x (load A x)))", "(store A 3 (load A 3))");
   assert_legal("test_plain", "(if (lt n 3) (seq) (seq))", "(seq)");
 }
 
-static void test_masks(void) {
+static void test_masks_are_simplified(void) {
   assert_legal("test_plain",
                "(for i:int64 0 8 serial (store A (ramp (mul i 8) 1 8) (broadcast 1 8)"
                " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))",
@@ -227,11 +227,11 @@ static void test_a_load_of_distant_lanes_becomes_two_loads(void) {
                                         "1 4)) 3:int32 2:int32 1:int32 0:int32))");
   assert_loads("(ramp i 2 4)", "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 4)) "
                                "(load A (ramp (add i 3) 1 4)) 0:int32 2:int32 5:int32 7:int32))");
-  /* 1 0 1 2: never beyond the elements of the lanes */
+  /* lanes 1 0 1 2: no load goes beyond the elements of the lanes */
   assert_loads("(add (broadcast i 4) (max (ramp -1 1 4) (ramp 1 -1 4)))",
                "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 2)) "
                "(load A (ramp (add i 1) 1 2)) 1:int32 0:int32 1:int32 3:int32))");
-  /* 7 0 1 2 */
+  /* lanes 7 0 1 2 */
   assert_loads("(add (broadcast i 4) (floormod (ramp -1 1 4) (broadcast 8 4)))",
                "(store A (ramp 0 1 4) (shuffle 2 (load A (ramp i 1 4)) "
                "(load A (ramp (add i 4) 1 4)) 7:int32 0:int32 1:int32 2:int32))");
@@ -243,7 +243,7 @@ static void test_a_load_of_distant_lanes_becomes_two_loads(void) {
                "(store A (ramp 0 1 4) (broadcast (load A (mul i 3)) 4))");
 }
 
-static void test_a_load_of_few_lanes_in_a_mask_stays_inside_of_it(void) {
+static void test_a_load_of_few_lanes_in_a_mask_stays_inside_the_mask(void) {
   assert_loads("(ramp (add i 9) -1 4) (lt (ramp 0 1 4) (broadcast 2 4))",
                "(store A (ramp 0 1 4) (select (lt (ramp 0 1 4) (broadcast 2 4)) "
                "(shuffle 1 (load A (ramp (add i 8) 1 2)) 1:int32 0:int32 1:int32 1:int32) "
@@ -304,7 +304,8 @@ static void test_only_what_may_be_undefined_is_guarded(void) {
   assert_guarded("int8", "(cast uint32 (cast float32 x))", TRUE);
   assert_guarded("uint8", "(cast uint8 (cast float32 x))", FALSE);
   assert_guarded("int32", "(cast int32 (cast float64 x))", FALSE);
-  assert_guarded("int32", "(cast int32 (cast float32 x))", TRUE); /* the largest rounds up */
+  assert_guarded("int32", "(cast int32 (cast float32 x))",
+                 TRUE); /* the largest int32 rounds up to 2^31 */
   assert_guarded("int32", "(cast int32 (cast float32 (min (cast float64 x) 2147483646:float64)))",
                  TRUE);
   assert_guarded("int8",
@@ -745,7 +746,7 @@ static void test_without_int64_indices_are_int32(void) {
   }
 }
 
-static void test_without_int64_values_of_it_are_refused(void) {
+static void test_int64_values_are_refused_without_int64(void) {
   static const struct {
     const char *body, *message;
   } cases[] = {
@@ -1019,7 +1020,7 @@ static void assert_power(float x, float y, gboolean is_constant, double bound) {
     g_error("pow(%g, %g) is %.9g, not %.9g", (double)x, (double)y, (double)got, wanted);
 }
 
-static void test_powers(void) {
+static void test_powers_are_expanded(void) {
   static const float bases[] = {0,        -0.0f,     1,   -1,     1.5f, -1.5f,
                                 INFINITY, -INFINITY, NAN, 1e-40f, -2,   0x1.fffffep127f};
   static const float exponents[] = {0,        -0.0f,     1,     2,       3,       4,
@@ -1039,7 +1040,7 @@ static void test_powers(void) {
 }
 
 /* Narrow floats are widened; float64 uses the C library. */
-static void test_other_widths(void) {
+static void test_other_widths_are_widened_or_left(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float16 global 1)"
                                       " (store A 0 (call float16 intrinsic \"exp\" (load A 0))))"
                                       "(function \"g\" (buffer A float64 global 1)"
@@ -1101,7 +1102,8 @@ static const BpIrNode *float_chain(BpIrModule *module, const BpIrNode *x) {
   return bp_ir_cast(module, dtype_of("int64"), f);
 }
 
-/* Sums all of them into A[index], for some i; divides by a number that is never zero. */
+/* Makes a function that stores the sum of all chains in A[index], for some i, and divides by a
+ * number that is never zero. */
 static BpIrModule *chains(void) {
   BpIrModule *module = bp_ir_module_create();
   const BpIrNode *i = bp_ir_var(module, "i", dtype_of("int64"));
@@ -1161,14 +1163,14 @@ static void test_graphs_are_compared_once(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   register_kinds();
-  g_test_add_func("/ir/simplify/conditions", test_conditions);
-  g_test_add_func("/ir/simplify/divisions", test_divisions);
-  g_test_add_func("/ir/simplify/loops", test_loops);
-  g_test_add_func("/ir/simplify/masks", test_masks);
+  g_test_add_func("/ir/simplify/conditions-are-simplified", test_conditions_are_simplified);
+  g_test_add_func("/ir/simplify/divisions-are-simplified", test_divisions_are_simplified);
+  g_test_add_func("/ir/simplify/loops-are-simplified", test_loops_are_simplified);
+  g_test_add_func("/ir/simplify/masks-are-simplified", test_masks_are_simplified);
   g_test_add_func("/ir/legalize/a_load_of_distant_lanes_becomes_two_loads",
                   test_a_load_of_distant_lanes_becomes_two_loads);
-  g_test_add_func("/ir/legalize/a_load_of_few_lanes_in_a_mask_stays_inside_of_it",
-                  test_a_load_of_few_lanes_in_a_mask_stays_inside_of_it);
+  g_test_add_func("/ir/legalize/a_load_of_few_lanes_in_a_mask_stays_inside_the_mask",
+                  test_a_load_of_few_lanes_in_a_mask_stays_inside_the_mask);
   g_test_add_func("/ir/legalize/lanes_far_apart_are_loaded_one_by_one",
                   test_lanes_far_apart_are_loaded_one_by_one);
   g_test_add_func("/ir/simplify/ranges-end-with-their-loop", test_ranges_end_with_their_loop);
@@ -1197,19 +1199,21 @@ int main(int argc, char **argv) {
                   test_ranges_of_conversions_are_their_types);
   g_test_add_func("/ir/legalize/without_int64_indices_are_int32",
                   test_without_int64_indices_are_int32);
-  g_test_add_func("/ir/legalize/without_int64_values_of_it_are_refused",
-                  test_without_int64_values_of_it_are_refused);
-  g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
-  g_test_add_func("/ir/kernels/several-outputs", test_a_kernel_has_several_outputs);
+  g_test_add_func("/ir/legalize/int64_values_are_refused_without_int64",
+                  test_int64_values_are_refused_without_int64);
+  g_test_add_func("/ir/kernels/functions-split-into-kernels", test_functions_split_into_kernels);
+  g_test_add_func("/ir/kernels/a-kernel-has-several-outputs", test_a_kernel_has_several_outputs);
   g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);
   g_test_add_func("/ir/legalize/what-a-device-would-end-is-refused",
                   test_endless_threads_are_refused);
   g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);
   g_test_add_func("/ir/graphs/are-walked-once", test_graphs_are_walked_once);
   g_test_add_func("/ir/graphs/are-compared-once", test_graphs_are_compared_once);
-  g_test_add_func("/ir/expand/accurate", test_expansions_are_accurate);
-  g_test_add_func("/ir/expand/ends", test_expansions_at_the_ends);
-  g_test_add_func("/ir/expand/powers", test_powers);
-  g_test_add_func("/ir/expand/other-widths", test_other_widths);
+  g_test_add_func("/ir/expand/expansions-are-accurate", test_expansions_are_accurate);
+  g_test_add_func("/ir/expand/expansions-are-right-at-the-ends-of-the-range",
+                  test_expansions_at_the_ends);
+  g_test_add_func("/ir/expand/powers-are-expanded", test_powers_are_expanded);
+  g_test_add_func("/ir/expand/other-widths-are-widened-or-left",
+                  test_other_widths_are_widened_or_left);
   return g_test_run();
 }

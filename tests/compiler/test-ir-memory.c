@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_data_func("/ir/memory/one-allocation-fails", GINT_TO_POINTER(0),
                        test_every_allocation);
-  g_test_add_data_func("/ir/memory/all-from-one-on-fail", GINT_TO_POINTER(1),
+  g_test_add_data_func("/ir/memory/all-allocations-from-one-on-fail", GINT_TO_POINTER(1),
                        test_every_allocation);
   g_test_add_func("/ir/memory/one-allocation-of-a-schedule-fails",
                   test_every_allocation_of_a_schedule);

@@ -503,6 +503,6 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < num_places; i++)
     look_for(&places[i]);
-  g_test_add_func("/ir/programs/random_ones_mean_the_same_everywhere", test_programs);
+  g_test_add_func("/ir/programs/random_programs_mean_the_same_everywhere", test_programs);
   return g_test_run();
 }

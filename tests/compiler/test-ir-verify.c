@@ -14,7 +14,7 @@ static void assert_rejected(const char *body, const char *message) {
   g_free(text);
 }
 
-static void test_types(void) {
+static void test_wrong_types_are_refused(void) {
   assert_rejected("(evaluate (add 1 2:int32))", "operand 1 of add is int32, not int64");
   assert_rejected("(evaluate (add true true))", "operand 0 of add is bool, not a number");
   assert_rejected("(evaluate (mod 1:float32 2:float32))", "operand 0 of mod is float32");
@@ -38,7 +38,7 @@ static void test_types(void) {
   assert_rejected("(let x:int64 1:int32 (seq))", "operand 1 of let is int32");
 }
 
-static void test_memory(void) {
+static void test_wrong_accesses_are_refused(void) {
   assert_rejected("(store A 0 1)", "operand 2 of store is int64, not float32");
   assert_rejected("(store A 0:float32 1:float32)", "operand 1 of store is float32");
   assert_rejected("(store A (ramp 0 1 4) 1:float32)",
@@ -51,7 +51,7 @@ static void test_memory(void) {
   assert_rejected("(allocate (buffer B int8 local true) (seq))", "extent 0 of buffer 'B'");
 }
 
-static void test_shapes(void) {
+static void test_misplaced_operands_are_refused(void) {
   assert_rejected("(seq 1)", "operand 0 of seq is not a statement");
   assert_rejected("(evaluate (seq))", "operand 0 of evaluate is not a value");
   assert_rejected("(evaluate (add A 1))", "operand 0 of add is not a value");
@@ -60,7 +60,7 @@ static void test_shapes(void) {
   assert_rejected("1", "body is no statement");
 }
 
-static void test_calls(void) {
+static void test_wrong_calls_are_refused(void) {
   assert_rejected("(evaluate (call float32 intrinsic \"exponent\" 1:float32))",
                   "no intrinsic 'exponent'");
   assert_rejected("(evaluate (call float32 intrinsic \"exp\"))", "takes 1 arguments, not 0");
@@ -74,7 +74,7 @@ static void test_calls(void) {
   assert_rejected("(evaluate (call float32x4 packed \"f\"))", "gives a scalar or nothing");
 }
 
-static void test_loops(void) {
+static void test_wrong_loops_are_refused(void) {
   assert_rejected("(for i:int64 0 1 bound \"gridIdx.x\" (seq))", "not 'gridIdx.x'");
   assert_rejected("(for i:int64 0 2 bound \"threadIdx.x\" "
                   "(for j:int64 0 2 bound \"threadIdx.x\" (seq)))",
@@ -84,7 +84,7 @@ static void test_loops(void) {
   assert_rejected("(barrier \"local\")", "a barrier's scope");
 }
 
-static void test_scopes(void) {
+static void test_names_outside_their_scope_are_refused(void) {
   assert_rejected("(evaluate x:int64)", "variable 'x' is used but nothing defines it");
   assert_rejected("(seq (for i:int64 0 1 serial (seq)) (evaluate i))",
                   "variable 'i' is used outside its scope");
@@ -108,7 +108,7 @@ static void test_places_are_named(void) {
                   "in (store A i:int64 (add i 1))");
 }
 
-static void test_params(void) {
+static void test_wrong_parameters_are_refused(void) {
   static const struct {
     const char *text, *message;
   } cases[] = {
@@ -131,7 +131,7 @@ static void test_params(void) {
 }
 
 /* Faults that no text can express. */
-static void test_made_nodes(void) {
+static void test_wrong_nodes_are_refused(void) {
   BpIrModule *module = bp_ir_module_create();
   BpDataType none = {BP_DTYPE_HANDLE, 0, 0}, int8 = dtype_of("int8");
   static const char *const names[] = {"a", "b", "c", "d"};
@@ -156,16 +156,17 @@ static void test_made_nodes(void) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/ir/verify/types", test_types);
-  g_test_add_func("/ir/verify/memory", test_memory);
-  g_test_add_func("/ir/verify/shapes", test_shapes);
-  g_test_add_func("/ir/verify/calls", test_calls);
-  g_test_add_func("/ir/verify/loops", test_loops);
-  g_test_add_func("/ir/verify/scopes", test_scopes);
+  g_test_add_func("/ir/verify/wrong-types-are-refused", test_wrong_types_are_refused);
+  g_test_add_func("/ir/verify/wrong-accesses-are-refused", test_wrong_accesses_are_refused);
+  g_test_add_func("/ir/verify/misplaced-operands-are-refused", test_misplaced_operands_are_refused);
+  g_test_add_func("/ir/verify/wrong-calls-are-refused", test_wrong_calls_are_refused);
+  g_test_add_func("/ir/verify/wrong-loops-are-refused", test_wrong_loops_are_refused);
+  g_test_add_func("/ir/verify/names-outside-their-scope-are-refused",
+                  test_names_outside_their_scope_are_refused);
   g_test_add_func("/ir/verify/a-name-may-be-bound-again-beside",
                   test_a_name_may_be_bound_again_beside);
   g_test_add_func("/ir/verify/places-are-named", test_places_are_named);
-  g_test_add_func("/ir/verify/params", test_params);
-  g_test_add_func("/ir/verify/made-nodes", test_made_nodes);
+  g_test_add_func("/ir/verify/wrong-parameters-are-refused", test_wrong_parameters_are_refused);
+  g_test_add_func("/ir/verify/wrong-nodes-are-refused", test_wrong_nodes_are_refused);
   return g_test_run();
 }

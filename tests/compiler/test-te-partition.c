@@ -48,7 +48,7 @@ static void expect_count(const char *text, const char *word, int count) {
 
 typedef struct Parts {
   BpTeTensor *first, *second;
-  int64_t length; /* of the first */
+  int64_t length; /* length of the first part */
 } Parts;
 
 static const BpIrNode *join_body(BpTe *te, const BpIrNode *const *axes, void *context) {

@@ -17,7 +17,7 @@
 typedef struct Work {
   BpTe *te;
   GRand *random;   /* random numbers for the shapes; the schedule has its own */
-  BpDataType type; /* of most tensors */
+  BpDataType type; /* type of most tensors */
   BpTeTensor *args[MAX_ARGS];
   int32_t num_args;
   BpTeTensor *computed[MAX_WORKS];
@@ -26,11 +26,11 @@ typedef struct Work {
   int32_t scan_axis[MAX_WORKS]; /* axis of a scan, counted from 1; 0: no scan */
   BpTeTensor *outputs[MAX_ARGS];
   int32_t num_outputs;
-  int64_t numbers[8]; /* for the bodies */
+  int64_t numbers[8]; /* numbers in the bodies */
   BpTeTensor *inputs[4];
   GRand *opening;                     /* NULL: no extent is open */
   int64_t extents[MAX_EXTENTS];       /* the extents in use, */
-  const BpIrNode *nodes[MAX_EXTENTS]; /* and their expressions */
+  const BpIrNode *nodes[MAX_EXTENTS]; /* the expressions of the extents in use */
   int32_t num_extents;
   int64_t open[MAX_EXTENTS]; /* the values of the open extents */
   int32_t num_open;

@@ -374,7 +374,7 @@ static void test_the_axis_runs_in_order(void) {
 }
 
 /* Elements of a row depend on the whole row: rows cannot be outside of the steps. */
-static void test_what_depends_on_others_stays_in_the_steps(void) {
+static void test_elements_that_depend_on_others_stay_in_the_steps(void) {
   Recurrence r;
   BpTe *te = make_recurrence(&r);
   BpTeStage *scan = bp_te_stage(te, r.last[0]);
@@ -439,8 +439,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/scan/scans-nest", test_scans_nest);
   g_test_add_func("/te/scan/no-steps-leave-the-first-states", test_no_steps_leave_the_first_states);
   g_test_add_func("/te/scan/the-axis-runs-in-order", test_the_axis_runs_in_order);
-  g_test_add_func("/te/scan/what-depends-on-others-stays-in-the-steps",
-                  test_what_depends_on_others_stays_in_the_steps);
+  g_test_add_func("/te/scan/elements-that-depend-on-others-stay-in-the-steps",
+                  test_elements_that_depend_on_others_stay_in_the_steps);
   g_test_add_func("/te/scan/a-step-is-not-read-from-outside", test_a_step_is_not_read_from_outside);
   g_test_add_func("/te/scan/a-step-reads-its-own-place", test_a_step_reads_its_own_place);
   g_test_add_func("/te/scan/a-scan-has-a-state", test_a_scan_has_a_state);

@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
                   test_name_bound_twice_is_two_names);
   g_test_add_func("/te/statements/memory-of-their-own", test_statements_have_memory_of_their_own);
   g_test_add_func("/te/statements/choices-in-vectors-are-masks", test_choices_in_vectors_are_masks);
-  g_test_add_func("/te/statements/bad-ones-are-refused", test_bad_statements_are_refused);
+  g_test_add_func("/te/statements/bad-statements-are-refused", test_bad_statements_are_refused);
   g_test_add_func("/te/statements/stay-at-the-root", test_statements_stay_at_the_root);
   return g_test_run();
 }

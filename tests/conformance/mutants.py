@@ -99,7 +99,7 @@ class Compiler:
         return made
 
     def build(self, folder, flags):
-        """Compile the sources in a folder to a plugin. Raise ValueError if the compiler rejects them."""
+        """Compile the sources in a folder to a plugin. Raise ValueError if the compiler rejects the sources."""
         both = [folder, os.path.join(folder, "backplane")]
         headers = b"".join(read(os.path.join(f, h)) for f in both for h in sorted(os.listdir(f)) if h.endswith(".h"))
         made = [self.compile(folder, f, headers) for f in sorted(os.listdir(folder)) if f.endswith(".c") and f != "chip.c"]
@@ -175,7 +175,7 @@ def main():
     if not names:
         chosen += [Mutant("without-a-fault", "-", [""], template) for template in TEMPLATES.values()]
     print(f"1..{len(chosen)}")
-    # More jobs than processors: the device mostly waits.
+    # At most four mutants are tested at once, and no more than there are processors.
     with tempfile.TemporaryDirectory() as objects, concurrent.futures.ThreadPoolExecutor(
         min(4, os.cpu_count() or 1)
     ) as pool:

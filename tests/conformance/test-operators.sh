@@ -5,7 +5,7 @@
 set -u
 . "$top_srcdir/tests/tap.sh"
 
-# first_failure DEFECT: prints the first check that fails for a copy with that defect, or "none".
+# first_failure DEFECT: prints the first check that fails for a copy with the defect, or "none".
 first_failure() {
   ${CC:-cc} -O1 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE -Wall -DDEFECT="$1" -I"$top_srcdir/sdk/include" -shared \
     -o "$work/$1.so" "$top_srcdir/tests/mock/operators.c" || return 1

@@ -8,7 +8,7 @@ tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixt
 	tests/core/module-fixture.h
 test_programs += tests/core/test-compilers
 tests_core_test_compilers_SOURCES = tests/core/test-compilers.c tests/core/module-fixture.c
-# This test defines umask(), which libbackplane must call.
+# The test of compilers defines umask(), which libbackplane must call.
 tests_core_test_compilers_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 test_programs += tests/core/test-absent-module
 tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
@@ -20,7 +20,8 @@ test_programs += tests/core/test-plugins tests/core/test-registration tests/core
 test_programs += tests/core/test-trust tests/core/test-cache tests/core/test-trial
 plain_tests += tests/core/test-trial
 EXTRA_DIST += tests/core/plugin_files.h tests/core/package_names.h tests/core/asserts.h
-# These programs start without libtool's script: a privileged program ignores the script's LD_LIBRARY_PATH.
+# test-privileged starts without libtool's script: a privileged program ignores the script's
+# LD_LIBRARY_PATH.
 test_programs += tests/core/test-privileged
 tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
 test_programs += tests/core/test-device tests/core/test-events tests/core/test-external \

@@ -7,7 +7,7 @@
 #include <backplane/module.h>
 
 /* Host code as a code generator writes it: with the ABI's types written out, and a slot for each
- * host function that it calls. "add" and "fail". */
+ * host function that it calls. This code has the functions "add" and "fail". */
 #define ADD_SOURCE                                                                                 \
   "typedef struct { int type; unsigned pad; long long v; } Any;\n"                                 \
   "__attribute__((weak)) void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);\n"    \

@@ -43,7 +43,7 @@ static inline void write_plugin(const char *name, const char *data, gsize size) 
   g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
 }
 
-/* Overwrites each `from` by `to`, of the same length. Returns whether there was one. */
+/* Overwrites each `from` by `to`, of the same length. Returns whether `data` contained `from`. */
 static inline int try_replace(char *data, gsize size, const char *from, const char *to) {
   gsize length = strlen(from);
   int found = 0;

@@ -77,7 +77,7 @@ static void test_the_rest_of_the_library_works(void) {
   bp_object_release(library);
 }
 
-static void test_its_function_is_an_error_that_names_plugin_and_package(void) {
+static void test_function_is_an_error_that_names_plugin_and_package(void) {
   BpModule *library = load_library(1);
   BpFunction *function;
   g_assert_cmpint(bp_module_get_function(library, "departed_kernel", 1, &function), ==, -1);
@@ -91,7 +91,7 @@ static void test_its_function_is_an_error_that_names_plugin_and_package(void) {
   bp_object_release(library);
 }
 
-static void test_it_shows_its_kind_and_functions(void) {
+static void test_shows_the_kind_and_functions(void) {
   BpModule *library = load_library(1);
   BpModule *departed = bp_module_get_import(library, 0);
   size_t count;
@@ -137,7 +137,8 @@ static int32_t fail_to_load(void *self, const BpValue *args, int32_t num_args, B
   return bp_error_raise(BP_ERROR_MEMORY, "the device is full");
 }
 
-/* The loader comes after the library, as that of a plugin on another machine. */
+/* The loader is registered after the library was loaded, like the loader of a plugin on another
+ * machine. */
 static void test_error_of_a_later_loader(void) {
   BpModule *library = load_library(1);
   BpFunction *function = bp_function_create(fail_to_load, NULL, NULL);
@@ -160,10 +161,9 @@ int main(int argc, char **argv) {
   write_package_file("names.conf", "[packages]\n" KIND "=deb-departed\n");
   g_test_add_func("/absent-module/the-rest-of-the-library-works",
                   test_the_rest_of_the_library_works);
-  g_test_add_func("/absent-module/its-function-is-an-error-that-names-plugin-and-package",
-                  test_its_function_is_an_error_that_names_plugin_and_package);
-  g_test_add_func("/absent-module/it-shows-its-kind-and-functions",
-                  test_it_shows_its_kind_and_functions);
+  g_test_add_func("/absent-module/function-is-an-error-that-names-plugin-and-package",
+                  test_function_is_an_error_that_names_plugin_and_package);
+  g_test_add_func("/absent-module/shows-the-kind-and-functions", test_shows_the_kind_and_functions);
   g_test_add_func("/absent-module/its-bytes-are-kept", test_its_bytes_are_kept);
   g_test_add_func("/absent-module/bytes-of-another-form-hold-no-functions",
                   test_bytes_of_another_form_hold_no_functions);

@@ -200,7 +200,7 @@ static void test_file_of_others(void) {
 /* If root has the HOME of a user, that user's links could redirect root's writes. */
 static void test_home_of_another_user(void) {
   if (geteuid()) {
-    g_test_skip("only root can be led by another user");
+    g_test_skip("only root follows links of another user");
     return;
   }
   g_autofree char *home = plugin_file_path("home"), *victim = plugin_file_path("victim");
@@ -343,12 +343,12 @@ int main(int argc, char **argv) {
   fetch_table();
 #define ADD(path, test) g_test_add_func("/cache/" path, test)
   ADD("files_of_other_names_stay", test_other_names_stay);
-  ADD("files_of_its_own_go_after_90_days", test_own_old_files_go);
+  ADD("files_of_the_cache_go_after_90_days", test_own_old_files_go);
   ADD("relative_folder_is_not_used", test_relative_folder);
-  ADD("folder_below_one_of_all_is_not_used", test_folder_of_all_above);
-  ADD("file_of_others_and_link_are_not_believed", test_file_of_others);
+  ADD("folder_below_a_folder_of_all_users_is_not_used", test_folder_of_all_above);
+  ADD("file_of_other_users_and_link_are_not_trusted", test_file_of_others);
   ADD("home_of_another_user_does_not_lead_root", test_home_of_another_user);
-  ADD("folder_in_one_of_another_user_is_not_used", test_folder_of_another_user);
+  ADD("folder_in_a_folder_of_another_user_is_not_used", test_folder_of_another_user);
   ADD("limit_of_file_sizes_ends_nothing_PLG-10", test_limit_of_file_sizes);
   ADD("full_file_system_keeps_what_was_kept_PLG-10", test_full);
   ADD("read_only_file_system_is_one_warning_PLG-10", test_read_only);

@@ -212,7 +212,7 @@ static void test_children_of_the_application(void) {
 }
 
 /* The program starts with no signal blocked, and with no signal ignored that it does not expect.
- * The program reports this itself, because a shell that waits for a child blocks signals. */
+ * The program reports its signals itself, because a shell that waits for a child blocks signals. */
 static void test_signals_of_the_application(void) {
   sigset_t blocked, before;
   begin("signals");
@@ -528,7 +528,7 @@ int main(int argc, char **argv) {
   scratch = g_dir_make_tmp("backplane-compilers-XXXXXX", NULL);
   fixture_begin();
 #define ADD(path, test) g_test_add_func("/compilers/" path, test)
-  ADD("relative_path_is_one_of_this_process", test_relative_path);
+  ADD("relative_path_begins_in_the_folder_of_this_process", test_relative_path);
   ADD("relative_folder_of_PATH_is_one_of_this_process", test_relative_folder_of_the_path);
   ADD("file_that_is_no_program_is_denied", test_file_that_is_no_program);
   ADD("absent_PATH_is_that_of_the_system", test_absent_path);
@@ -539,7 +539,7 @@ int main(int argc, char **argv) {
   ADD("application_that_waits_for_any_child_takes_nothing_and_sees_nothing",
       test_application_that_waits_for_any_child);
   ADD("children_of_the_application_stay_its_own", test_children_of_the_application);
-  ADD("signals_of_the_application_do_not_reach_it", test_signals_of_the_application);
+  ADD("signals_of_the_application_do_not_reach_the_compiler", test_signals_of_the_application);
   ADD("job_is_stopped_while_its_compiler_runs", test_stop_of_a_job);
   ADD("descriptors_of_the_application_are_closed_while_a_compiler_runs",
       test_descriptors_that_are_closed_meanwhile);

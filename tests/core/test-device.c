@@ -737,7 +737,7 @@ static void test_threads_work_at_once(const void *data) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-/* Counts the entries of a device that do not fail in the child. */
+/* Counts the slots of a device's table that do not fail in the child of a fork. */
 static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle) {
   int32_t count;
   void *out;
@@ -846,7 +846,7 @@ static void add_tests(const char *device, int is_wanted) {
 #define LONG_WORD "a0123456789b0123456789c0123456789d0123456789"
 #define LONG_KIND LONG_WORD LONG_WORD LONG_WORD
 
-/* As `remote:` and the name of a machine, which errors once cut. */
+/* A name as long as `remote:` with the name of a machine, which errors once cut off. */
 static void test_long_kind_is_shown_whole(void) {
   static BpDeviceApi api;
   BpDevice device;

@@ -213,7 +213,7 @@ static const BpPluginFinding *find_code(const char *code) {
   g_error("no finding %s", code);
 }
 
-static void test_search_path_problems(void) {
+static void test_problems_of_the_search_path_are_reported(void) {
   g_assert_nonnull(strstr(find_code("directory-unreadable")->text, "/proc/nonexistent/plugins"));
   g_assert_nonnull(strstr(find_code("directory-relative")->text, "relative/plugins"));
   g_assert_cmpstr(find_code("directory-relative")->plugin, ==, "");
@@ -225,7 +225,7 @@ static void test_nothing_is_loaded(void) {
   g_assert_null(strstr(maps, plugin_directory));
 }
 
-static void test_names_of_stages(void) {
+static void test_stages_have_names(void) {
   g_assert_cmpstr(bp_plugin_stage_name(BP_STAGE_FOUND), ==, "found");
   g_assert_cmpstr(bp_plugin_stage_name(BP_STAGE_SELECTED), ==, "selected");
   g_assert_cmpstr(bp_plugin_stage_name(99), ==, "unknown");
@@ -259,7 +259,7 @@ static void assert_not_diagnosed(const char *directory, const char *code) {
   g_assert_false(is_diagnosed(directory, code, ""));
 }
 
-static void test_helper_missing(void) {
+static void test_missing_helper_is_reported(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   write_defect("helpless/plugin.so", 60, "none");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/proc/nonexistent/program", TRUE);
@@ -484,10 +484,10 @@ int main(int argc, char **argv) {
   ADD("good-plugin-passes-every-stage-PLG-25", test_good_plugin_passes_every_stage);
   ADD("writable-plugin-is-reported-and-tried-PLG-16", test_writable_plugin_is_reported_and_tried);
   ADD("what-is-reported-is-no-warning-beside", test_what_is_reported_is_no_warning_beside);
-  ADD("search-path-problems", test_search_path_problems);
+  ADD("problems-of-the-search-path-are-reported", test_problems_of_the_search_path_are_reported);
   ADD("nothing-is-loaded-PLG-25", test_nothing_is_loaded);
-  ADD("names-of-stages", test_names_of_stages);
-  ADD("helper-missing", test_helper_missing);
+  ADD("stages-have-names", test_stages_have_names);
+  ADD("missing-helper-is-reported", test_missing_helper_is_reported);
   ADD("container-PLG-23", test_container);
   ADD("no-folder-for-caches-PLG-23", test_no_folder_for_caches);
   ADD("user-without-rights-PLG-23", test_user_without_rights);

@@ -52,7 +52,7 @@ static int64_t available(void) {
   return value.v_int64;
 }
 
-static void test_attributes(void) {
+static void test_attributes_fail_on_demand(void) {
   BpValue value;
   assert_ok(bp_device_get_attr(device, BP_ATTR_RANK, &value));
   assert_fault(bp_device_get_attr(device, BP_ATTR_RANK, &value), "get_attr", BP_ERROR_DEVICE);
@@ -64,7 +64,7 @@ static int32_t visit_nothing(void *visitor, const char *name, const BpValue *val
   return 0;
 }
 
-static void test_devices(void) {
+static void test_devices_fail_on_demand(void) {
   assert_ok(api->set_device(api->context, 0));
   assert_fault(api->set_device(api->context, 0), "set_device", BP_ERROR_DEVICE);
   assert_ok(api->set_device(api->context, 0));
@@ -73,7 +73,7 @@ static void test_devices(void) {
                BP_ERROR_DEVICE);
 }
 
-static void test_memory(void) {
+static void test_memory_calls_fail_on_demand(void) {
   const BpDataType hint = {BP_DTYPE_FLOAT, 32, 1};
   void *first, *second, *third;
   int64_t before = available();
@@ -97,7 +97,7 @@ static int upload(void *stream) {
   return bp_device_copy(&copy, stream);
 }
 
-static void test_streams(void) {
+static void test_stream_calls_fail_on_demand(void) {
   void *one, *two;
   assert_ok(alloc(&memory));
   assert_ok(bp_stream_create(device, &one));
@@ -136,7 +136,7 @@ static void destroy_nothing(void *context) {
   (void)context;
 }
 
-static void test_launches(void) {
+static void test_launches_fail_on_demand(void) {
   static const BpModuleApi module_api = {.struct_size = sizeof module_api,
                                          .kind = "faulty",
                                          .get_function = get_function,
@@ -155,7 +155,7 @@ static void test_launches(void) {
 
 /* ---- Extensions -------------------------------------------------------------------------- */
 
-static void test_timers(void) {
+static void test_timers_fail_on_demand(void) {
   int64_t nanoseconds;
   void *one, *two;
   assert_ok(timers->start(api->context, 0, NULL, &one));
@@ -177,7 +177,7 @@ static BpRecording *record(void) {
   return recording;
 }
 
-static void test_recordings(void) {
+static void test_recordings_fail_on_demand(void) {
   BpRecording *one = record(), *two;
   assert_fault(recordings->begin(api->context, 0, NULL), "recording.begin", BP_ERROR_DEVICE);
   assert_ok(recordings->begin(api->context, 0, NULL));
@@ -193,7 +193,7 @@ static void count_done(void *user) {
   ++*(int *)user;
 }
 
-static void test_events(void) {
+static void test_events_fail_on_demand(void) {
   const BpEventsApi *events =
       bp_device_extension(device.device_type, BP_EXTENSION_EVENTS, BP_EXTENSION_EVENTS_VERSION);
   void *context = api->context;
@@ -227,7 +227,7 @@ static void test_events(void) {
   assert_ok(events->free(context, held));
 }
 
-static void test_external_memory(void) {
+static void test_external_memory_fails_on_demand(void) {
   const BpAllocation allocation = {.struct_size = sizeof allocation, .size = 64, .alignment = 64};
   BpExternalMemory shared = {.struct_size = sizeof shared, .form = BP_EXTERNAL_OPAQUE_FD, .fd = -1};
   void *handles[4];
@@ -312,14 +312,14 @@ int main(int argc, char **argv) {
                                    BP_EXTENSION_RECORDING_VERSION);
 #define ADD(path, test) g_test_add_func("/fault/" path, test)
   ADD("list-that-is-wrong-is-an-error", test_list_that_is_wrong_is_an_error);
-  ADD("attributes", test_attributes);
-  ADD("devices", test_devices);
-  ADD("memory", test_memory);
-  ADD("streams", test_streams);
-  ADD("launches", test_launches);
-  ADD("timers", test_timers);
-  ADD("recordings", test_recordings);
-  ADD("events", test_events);
-  ADD("external-memory", test_external_memory);
+  ADD("attributes-fail-on-demand", test_attributes_fail_on_demand);
+  ADD("devices-fail-on-demand", test_devices_fail_on_demand);
+  ADD("memory-calls-fail-on-demand", test_memory_calls_fail_on_demand);
+  ADD("stream-calls-fail-on-demand", test_stream_calls_fail_on_demand);
+  ADD("launches-fail-on-demand", test_launches_fail_on_demand);
+  ADD("timers-fail-on-demand", test_timers_fail_on_demand);
+  ADD("recordings-fail-on-demand", test_recordings_fail_on_demand);
+  ADD("events-fail-on-demand", test_events_fail_on_demand);
+  ADD("external-memory-fails-on-demand", test_external_memory_fails_on_demand);
   return g_test_run();
 }

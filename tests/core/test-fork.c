@@ -259,7 +259,7 @@ static int is_known(const void *site) {
   return 0;
 }
 
-/* Forks with the lock held. The previous fork may itself wait for this lock: then another round
+/* Forks with the lock held. The previous fork may itself wait for the lock: then another round
  * follows. */
 static void fork_here(void) {
   is_watched = 0;

@@ -106,7 +106,7 @@ static void test_narrow_elements_are_decoded(void) {
   static const struct {
     BpDataType dtype;
     uint8_t bytes[2];
-    double value; /* the sub-byte element 1, or a whole element 0 */
+    double value; /* value of element 1 for a type below a byte, else of element 0 */
   } cases[] = {
       {{BP_DTYPE_FLOAT, 16, 1}, {0x00, 0xc2}, -3},
       {{BP_DTYPE_FLOAT, 16, 1}, {0x01, 0x00}, 0x1p-24},

@@ -399,7 +399,7 @@ static void test_module_of_many_functions_lists_them(void) {
   module = listed;
 }
 
-/* The deadline of a call is shorter than this wait. */
+/* The deadline of a call is shorter than the wait for the event. */
 static void test_wait_for_an_event_may_take_longer_than_a_call(void) {
   BpDevice simdev;
   BpDeviceEvent *event = NULL;
@@ -565,7 +565,7 @@ static void *hang_on(void *context) {
   return NULL;
 }
 
-static void test_crash_in_one_thread_ends_the_calls_of_all(void) {
+static void test_crash_in_one_thread_ends_the_calls_of_all_threads(void) {
   GThread *threads[4];
   choose_device();
   pid_t worker = find_worker(device);
@@ -804,7 +804,8 @@ int main(int argc, char **argv) {
        test_worker_that_died_idle_is_replaced_by_the_next_count);
   TEST("worker-that-is-killed-ends-a-call-under-way",
        test_worker_that_is_killed_ends_a_call_under_way);
-  TEST("crash-in-one-thread-ends-the-calls-of-all", test_crash_in_one_thread_ends_the_calls_of_all);
+  TEST("crash-in-one-thread-ends-the-calls-of-all-threads",
+       test_crash_in_one_thread_ends_the_calls_of_all_threads);
   TEST("worker-that-ends-within-a-copy-loses-the-device",
        test_worker_that_ends_within_a_copy_loses_the_device);
   TEST("worker-without-memory-gives-errors", test_worker_without_memory_gives_errors);

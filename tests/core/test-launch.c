@@ -12,7 +12,7 @@
 #include "tests/core/asserts.h"
 
 static BpDevice device;   /* simdev:1 */
-static BpInvocation seen; /* by the kernel */
+static BpInvocation seen; /* the invocation that the kernel got */
 static void *context_seen;
 
 static void assert_error(int rc, const char *part) {
@@ -30,7 +30,7 @@ static int32_t note(void *context, const BpInvocation *invocation, const BpValue
   return num_args ? bp_error_raise(BP_ERROR_TYPE, "it takes nothing") : 0;
 }
 
-/* Any other function. */
+/* A function that is not a kernel. */
 static int note_current(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self, (void)args, (void)result;
   seen.device.device_type = device.device_type;
@@ -94,7 +94,7 @@ static void test_kernel_is_launched_where_its_invocation_says(void) {
   release_kernel(kernel);
 }
 
-static void test_kernel_that_is_called_runs_on_what_is_current(void) {
+static void test_kernel_that_is_called_runs_on_the_current_device(void) {
   BpFunction *kernel = make_kernel();
   BpValue result;
   void *stream;
@@ -126,7 +126,7 @@ static void test_other_functions_find_the_invocation_current(void) {
   bp_object_release(function);
 }
 
-static void test_invocation_that_cannot_be_is_refused(void) {
+static void test_impossible_invocation_is_refused(void) {
   struct {
     BpInvocation known;
     uint64_t later;
@@ -171,11 +171,11 @@ int main(int argc, char **argv) {
 #define ADD(path, test) g_test_add_func("/launch/" path, test)
   ADD("kernel-is-launched-where-its-invocation-says",
       test_kernel_is_launched_where_its_invocation_says);
-  ADD("kernel-that-is-called-runs-on-what-is-current",
-      test_kernel_that_is_called_runs_on_what_is_current);
+  ADD("kernel-that-is-called-runs-on-the-current-device",
+      test_kernel_that_is_called_runs_on_the_current_device);
   ADD("other-functions-find-the-invocation-current",
       test_other_functions_find_the_invocation_current);
-  ADD("invocation-that-cannot-be-is-refused", test_invocation_that_cannot_be_is_refused);
+  ADD("impossible-invocation-is-refused", test_impossible_invocation_is_refused);
   ADD("kernel-without-a-launch-is-refused-and-its-context-destroyed",
       test_kernel_without_a_launch_is_refused_and_its_context_destroyed);
   return g_test_run();

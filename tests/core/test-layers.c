@@ -282,7 +282,7 @@ static void *use_in_a_thread(void *type) {
 }
 
 /* Each thread may wrap the table; one result is used, and the others stay valid. */
-static void test_threads_that_use_a_kind_first_at_once_get_one(void) {
+static void test_threads_that_use_a_kind_first_at_once_get_one_table(void) {
   pthread_t threads[8];
   int32_t type = add_kind("one,two");
   for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
@@ -297,7 +297,7 @@ static void test_threads_that_use_a_kind_first_at_once_get_one(void) {
   assert_alloc_is_seen(use(type), "one alloc; two alloc; ");
 }
 
-static void test_unknown_layer_is_an_error_that_lists_what_is_there(void) {
+static void test_unknown_layer_is_an_error_that_lists_all_layers(void) {
   int32_t type = add_kind("one,validat");
   assert_unusable(type, BP_ERROR_NOT_FOUND,
                   "BACKPLANE_LAYERS: there is no layer \"validat\"; did you mean \"validate\"? "
@@ -354,8 +354,8 @@ int main(int argc, char **argv) {
   register_layer("device_layer.older", &older);
   register_layer("device_layer.later", &later);
 #define ADD(path, test) g_test_add_func("/layers/" path, test)
-  ADD("unknown-layer-is-an-error-that-lists-what-is-there",
-      test_unknown_layer_is_an_error_that_lists_what_is_there);
+  ADD("unknown-layer-is-an-error-that-lists-all-layers",
+      test_unknown_layer_is_an_error_that_lists_all_layers);
   ADD("first-of-the-list-is-the-outermost", test_first_of_the_list_is_the_outermost);
   ADD("without-the-variable-there-is-no-layer", test_without_the_variable_there_is_no_layer);
   ADD("layer-of-a-kind-is-around-that-kind-alone", test_layer_of_a_kind_is_around_that_kind_alone);
@@ -363,8 +363,8 @@ int main(int argc, char **argv) {
   ADD("layers-see-launches-with-the-kernels-name", test_layers_see_launches_with_the_kernels_name);
   ADD("kernel-may-be-made-before-its-kind-is-used",
       test_kernel_may_be_made_before_its_kind_is_used);
-  ADD("threads-that-use-a-kind-first-at-once-get-one",
-      test_threads_that_use_a_kind_first_at_once_get_one);
+  ADD("threads-that-use-a-kind-first-at-once-get-one-table",
+      test_threads_that_use_a_kind_first_at_once_get_one_table);
   ADD("unknown-kind-is-an-error-also-where-another-is-used",
       test_unknown_kind_is_an_error_also_where_another_is_used);
   ADD("empty-entry-is-an-error", test_empty_entry_is_an_error);

@@ -128,23 +128,23 @@ static int use_library(void) {
   return rc;
 }
 
-static void test_registry(void) {
+static void test_registry_survives_exhausted_memory(void) {
   run_scenario(use_registry);
 }
 
-static void test_values(void) {
+static void test_values_survive_exhausted_memory(void) {
   run_scenario(use_values);
 }
 
-static void test_modules(void) {
+static void test_modules_survive_exhausted_memory(void) {
   run_scenario(use_modules);
 }
 
-static void test_device_code(void) {
+static void test_device_code_survives_exhausted_memory(void) {
   run_scenario(use_device_code);
 }
 
-static void test_library(void) {
+static void test_library_survives_exhausted_memory(void) {
   library_path = temporary_path("exhausted.so");
   export_small(library_path);
   long number = 0;
@@ -173,11 +173,15 @@ static void test_error_is_raised_without_memory(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   fixture_begin();
-  g_test_add_func("/memory/registry", test_registry);
-  g_test_add_func("/memory/values", test_values);
-  g_test_add_func("/memory/modules", test_modules);
-  g_test_add_func("/memory/device-code", test_device_code);
-  g_test_add_func("/memory/library", test_library);
+  g_test_add_func("/memory/registry-survives-exhausted-memory",
+                  test_registry_survives_exhausted_memory);
+  g_test_add_func("/memory/values-survive-exhausted-memory", test_values_survive_exhausted_memory);
+  g_test_add_func("/memory/modules-survive-exhausted-memory",
+                  test_modules_survive_exhausted_memory);
+  g_test_add_func("/memory/device-code-survives-exhausted-memory",
+                  test_device_code_survives_exhausted_memory);
+  g_test_add_func("/memory/library-survives-exhausted-memory",
+                  test_library_survives_exhausted_memory);
   g_test_add_func("/memory/error-is-raised-without-memory", test_error_is_raised_without_memory);
   return g_test_run();
 }

@@ -524,7 +524,7 @@ static void age_files(const Cache *cache, time_t age) {
   g_dir_close(entries);
 }
 
-/* Compiles source that only this number gives. */
+/* Compiles source that only the given number gives. */
 static void load_numbered(int number) {
   g_autofree char *source = g_strdup_printf(ADD_SOURCE "int source_%d;\n", number);
   BpModule *module = load_c(source);
@@ -714,7 +714,7 @@ static void test_library_that_is_not_stored_gets_no_name(void) {
   failing_folder = NULL;
   g_assert_nonnull(strstr(bp_error_message(), g_strerror(EIO)));
   bp_error_clear();
-  g_assert_cmpint(g_rmdir(folder), ==, 0); /* it is empty */
+  g_assert_cmpint(g_rmdir(folder), ==, 0); /* the folder is empty */
   bp_object_release(module);
 }
 
@@ -1204,7 +1204,7 @@ static void encode_example(BpOwnedBytes *bytes) {
   g_assert_cmpint(module_table()->encode_device_code("cl", kernels, 2, &code, bytes), ==, 0);
 }
 
-/* BpKernelInfo as a later version may have it. */
+/* BpKernelInfo with a member that a later version may add. */
 typedef struct LaterInfo {
   BpKernelInfo info;
   const char *note;
@@ -1345,13 +1345,15 @@ static void add_source_tests(void) {
   g_test_add_func("/module/cache/shared-by-processes", test_processes_share_a_cache);
   g_test_add_func("/module/compiler/messages-are-whole-characters",
                   test_compiler_messages_are_whole_characters);
-  g_test_add_func("/module/compiler/speaks-plainly", test_compiler_speaks_plainly);
+  g_test_add_func("/module/compiler/compiler-writes-messages-in-ascii",
+                  test_compiler_speaks_plainly);
   g_test_add_func("/module/export/truncated-library-is-not-exported",
                   test_truncated_library_is_not_exported);
   g_test_add_func("/module/export/library-that-is-not-stored-gets-no-name",
                   test_library_that_is_not_stored_gets_no_name);
-  g_test_add_func("/module/compiler/what-it-made-is-kept", test_what_a_compiler_made_is_kept);
-  g_test_add_func("/module/compiler/what-it-made-and-failed-is-not-kept",
+  g_test_add_func("/module/compiler/output-of-a-compiler-is-kept",
+                  test_what_a_compiler_made_is_kept);
+  g_test_add_func("/module/compiler/output-of-a-failed-compiler-is-not-kept",
                   test_what_a_compiler_that_failed_made_is_not_kept);
   g_test_add_func("/module/cache/not-used-if-others-may-write",
                   test_cache_that_others_may_write_is_not_used);

@@ -337,8 +337,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/object/references-are-counted-from-all-threads",
                   test_references_are_counted_from_all_threads);
   g_test_add_func("/object/function-is-called", test_function_is_called);
-  g_test_add_func("/dtype/names", test_data_types_have_names);
-  g_test_add_func("/dtype/32-bytes-hold-every-one", test_32_bytes_hold_every_data_type);
+  g_test_add_func("/dtype/data-types-have-names", test_data_types_have_names);
+  g_test_add_func("/dtype/32-bytes-hold-every-text", test_32_bytes_hold_every_data_type);
   g_test_add_func("/dtype/short-buffer-takes-the-beginning",
                   test_short_buffer_takes_the_beginning_of_a_data_type);
   g_test_add_func("/dtype/malformed-is-an-error", test_malformed_data_type_is_an_error);
@@ -346,7 +346,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/error/messages-are-utf8", test_messages_are_utf8);
   g_test_add_func("/error/is-read-where-it-was-raised", test_error_is_read_where_it_was_raised);
   g_test_add_func("/error/context-goes-before-the-message", test_context_goes_before_the_message);
-  g_test_add_func("/error/new-one-may-quote-the-old", test_new_error_may_quote_the_old);
+  g_test_add_func("/error/new-error-may-quote-the-old-error", test_new_error_may_quote_the_old);
   g_test_add_func("/error/moves-between-threads", test_error_moves_between_threads);
   g_test_add_func("/error/object-has-the-shared-layout", test_error_object_has_the_shared_layout);
   return g_test_run();

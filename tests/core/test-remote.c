@@ -236,7 +236,7 @@ static void test_devices_of_the_machine_are_chosen_by_its_name(void) {
   assert_works();
 }
 
-static void test_plugins_of_the_machine_are_listed_beside_those_of_this_one(void) {
+static void test_plugins_of_the_machine_are_listed_beside_those_of_this_machine(void) {
   BpPluginList *list = bp_plugin_list();
   int num_remote = 0, num_here = 0;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
@@ -298,7 +298,7 @@ static void assert_refuses_tensor_of(BpDevice owner, int32_t *data) {
                "add: argument 0: expected a tensor on the device of the launch");
 }
 
-static void test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel(void) {
+static void test_tensor_of_a_different_machine_is_refused_by_a_kernel(void) {
   static const char *const names[] = {"fragile:0", "remote:other/fragile", "cpu:0"};
   int32_t data[COUNT] = {0};
   for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
@@ -348,7 +348,7 @@ static void test_host_code_of_a_library_refuses_tensors_of_another_machine(void)
   bp_object_release(library);
 }
 
-static void test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it(void) {
+static void test_kind_without_a_machine_is_of_this_machine_or_of_the_only_other_machine(void) {
   BpDevice chosen;
   char text[64];
   assert_ok(bp_device_parse("fragile:1", &chosen));
@@ -526,7 +526,7 @@ static void let_go(const Held *held) {
   assert_ok(bp_device_free(held->device, held->memory));
 }
 
-static void test_loss_of_a_machine_loses_each_of_its_devices_and_replaces_each(void) {
+static void test_loss_of_a_machine_loses_and_replaces_each_of_its_devices(void) {
   choose_device();
   const BpDevice first = device, second = {device.device_type, device.device_id + 1};
   const Held held[] = {hold(first), hold(second)};
@@ -580,18 +580,18 @@ int main(int argc, char **argv) {
 #define TEST(name, function) g_test_add_func("/remote/" name, function)
   TEST("devices-of-the-machine-are-chosen-by-its-name",
        test_devices_of_the_machine_are_chosen_by_its_name);
-  TEST("plugins-of-the-machine-are-listed-beside-those-of-this-one",
-       test_plugins_of_the_machine_are_listed_beside_those_of_this_one);
+  TEST("plugins-of-the-machine-are-listed-beside-those-of-this-machine",
+       test_plugins_of_the_machine_are_listed_beside_those_of_this_machine);
   TEST("kind-that-one-other-machine-has-is-found-without-its-name",
        test_kind_that_one_other_machine_has_is_found_without_its_name);
   TEST("devices-of-a-kind-on-three-machines-work-side-by-side",
        test_devices_of_a_kind_on_three_machines_work_side_by_side);
-  TEST("tensor-of-this-machine-or-of-another-one-is-refused-by-a-kernel",
-       test_tensor_of_this_machine_or_of_another_one_is_refused_by_a_kernel);
+  TEST("tensor-of-a-different-machine-is-refused-by-a-kernel",
+       test_tensor_of_a_different_machine_is_refused_by_a_kernel);
   TEST("host-code-of-a-library-refuses-tensors-of-another-machine",
        test_host_code_of_a_library_refuses_tensors_of_another_machine);
-  TEST("name-without-a-machine-is-of-this-one-or-of-the-only-one-that-has-it",
-       test_name_without_a_machine_is_of_this_one_or_of_the_only_one_that_has_it);
+  TEST("kind-without-a-machine-is-of-this-machine-or-of-the-only-other-machine",
+       test_kind_without_a_machine_is_of_this_machine_or_of_the_only_other_machine);
   TEST("copies-of-any-size-and-offset-are-exact", test_copies_of_any_size_and_offset_are_exact);
   TEST("failure-of-a-queued-launch-is-raised-once-when-its-stream-is-synchronised",
        test_failure_of_a_queued_launch_is_raised_once_when_its_stream_is_synchronised);
@@ -600,8 +600,8 @@ int main(int argc, char **argv) {
   TEST("end-of-a-machine-leaves-the-devices-of-others-working",
        test_end_of_a_machine_leaves_the_devices_of_others_working);
   TEST("kernel-that-hangs-loses-the-device", test_kernel_that_hangs_loses_the_device);
-  TEST("loss-of-a-machine-loses-each-of-its-devices-and-replaces-each",
-       test_loss_of_a_machine_loses_each_of_its_devices_and_replaces_each);
+  TEST("loss-of-a-machine-loses-and-replaces-each-of-its-devices",
+       test_loss_of_a_machine_loses_and_replaces_each_of_its_devices);
   TEST("peer-of-another-version-is-refused-in-words",
        test_peer_of_another_version_is_refused_in_words);
   TEST("peer-that-breaks-the-protocol-is-refused", test_peer_that_breaks_the_protocol_is_refused);

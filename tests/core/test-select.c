@@ -197,7 +197,7 @@ static void test_first_entry_that_is_there_wins(void) {
   assert_selects("broken,auto", "fast:1", "the hardware is on fire");
 }
 
-static void test_exclusion(void) {
+static void test_excluded_devices_are_not_selected(void) {
   assert_selects("!fast", "slow:0", "empty: ");
   assert_selects("!fast,fast,slow", "slow:0", "fast: excluded by the same list");
   assert_selects_nothing("!fast,!slow,!empty,!broken,!cuda", BP_ERROR_NOT_FOUND,
@@ -291,7 +291,7 @@ static void test_entries_that_match_nothing_are_errors(void) {
   assert_selects("slow,!fast:7", "slow:0", "");
 }
 
-static void test_help(void) {
+static void test_help_explains_the_grammar(void) {
   assert_selects_nothing("help", BP_ERROR_VALUE, "plugin:NAME");
   assert_selects_nothing("slow, help", BP_ERROR_VALUE, bp_device_select_help());
 }
@@ -366,7 +366,7 @@ static void test_malformed_preferences_are_errors(void) {
     assert_selects_nothing(lists[i], BP_ERROR_VALUE, "not a preference for a device");
 }
 
-static void test_variable_of_the_environment(void) {
+static void test_variable_of_the_environment_lists_preferences(void) {
   g_setenv("BACKPLANE_DEVICE", "slow", TRUE);
   assert_selects(NULL, "slow:0", "");
   g_unsetenv("BACKPLANE_DEVICE");
@@ -479,7 +479,7 @@ static void test_numbers_and_names(void) {
 }
 
 /* The host knows the types of sdk/device-types.txt. */
-static void test_published_numbers(void) {
+static void test_host_knows_the_published_numbers(void) {
   const char *sources = g_getenv("top_srcdir");
   g_autofree char *path = g_build_filename(sources ? sources : ".", "sdk/device-types.txt", NULL);
   g_autofree char *text = NULL;
@@ -512,7 +512,7 @@ int main(int argc, char **argv) {
   ADD("auto-takes-the-best-and-says-what-it-skipped-PLG-27",
       test_auto_takes_the_best_and_says_what_it_skipped);
   ADD("first-entry-that-is-there-wins-PLG-27", test_first_entry_that_is_there_wins);
-  ADD("exclusion", test_exclusion);
+  ADD("excluded-devices-are-not-selected", test_excluded_devices_are_not_selected);
   ADD("nothing-there-is-an-error-that-lists-what-is-PLG-27",
       test_nothing_there_is_an_error_that_lists_what_is);
   ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
@@ -525,11 +525,12 @@ int main(int argc, char **argv) {
   ADD("rank-PLG-29", test_rank);
   ADD("identities-PLG-29", test_identities);
   ADD("entries-that-match-nothing-are-errors-PLG-28", test_entries_that_match_nothing_are_errors);
-  ADD("help", test_help);
+  ADD("help-explains-the-grammar", test_help_explains_the_grammar);
   ADD("hardware-PLG-30", test_hardware);
   ADD("short-buffer-takes-the-beginning", test_short_buffer_takes_the_beginning_of_a_device);
   ADD("configuration-file-PLG-29", test_configuration_file);
-  ADD("variable-of-the-environment", test_variable_of_the_environment);
+  ADD("variable-of-the-environment-lists-preferences",
+      test_variable_of_the_environment_lists_preferences);
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
   ADD("absence-is-said-beside-the-lack-of-code-PLG-27",
       test_absence_is_said_beside_the_lack_of_code);
@@ -537,7 +538,7 @@ int main(int argc, char **argv) {
   ADD("missing-arguments-are-errors", test_missing_arguments_are_errors);
   ADD("kinds-are-listed", test_kinds_are_listed);
   ADD("numbers-and-names", test_numbers_and_names);
-  ADD("published-numbers", test_published_numbers);
+  ADD("host-knows-the-published-numbers", test_host_knows_the_published_numbers);
   int rc = g_test_run();
   remove_package_file("names.conf");
   return rc;

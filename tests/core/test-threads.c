@@ -47,7 +47,7 @@ static void test_every_task_runs_once(void) {
   }
 }
 
-static void test_zero_tasks_means_one_for_each_thread(void) {
+static void test_zero_tasks_means_one_task_for_each_thread(void) {
   for (int threads = 1; threads <= 4; threads++) {
     g_autofree Counts *counts = g_new0(Counts, 1);
     g_assert_cmpint(bp_threads_set(threads), ==, 0);
@@ -304,13 +304,13 @@ static void test_number_of_threads_is_read_from_the_environment(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/threads/launch/every-task-runs-once", test_every_task_runs_once);
-  g_test_add_func("/threads/launch/zero-tasks-means-one-for-each-thread",
-                  test_zero_tasks_means_one_for_each_thread);
+  g_test_add_func("/threads/launch/zero-tasks-means-one-task-for-each-thread",
+                  test_zero_tasks_means_one_task_for_each_thread);
   g_test_add_func("/threads/launch/threads-survive-sleeping", test_threads_survive_sleeping);
   g_test_add_func("/threads/launch/bad-arguments-are-errors", test_bad_arguments_are_errors);
   g_test_add_func("/threads/error/of-a-task-reaches-the-caller",
                   test_error_of_a_task_reaches_the_caller);
-  g_test_add_func("/threads/error/failure-without-one-has-one",
+  g_test_add_func("/threads/error/failure-of-a-task-without-an-error-is-an-error",
                   test_failure_without_an_error_has_one);
   g_test_add_func("/threads/nesting/launch-within-a-task-runs-inline",
                   test_launch_within_a_task_runs_inline);

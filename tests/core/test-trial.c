@@ -295,7 +295,7 @@ static void test_ignored_children(void) {
   try_says("ignored.so", NULL, ignore_children, "unusable", "crashed");
 }
 
-/* As on a file system without locks. */
+/* Makes locking fail as on a file system without locks. */
 static int deny_locks(void) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -183,7 +183,7 @@ static void print_message(void *context, int32_t level, const char *message) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-static void test_stream_that_is_none_is_found(void) {
+static void test_handle_that_is_no_stream_is_found(void) {
   void *handle = alloc(), *stream = make_stream();
   end_stream(stream);
   assert_found(api->stream_sync(api->context, 0, bytes), BP_ERROR_VALUE,
@@ -418,7 +418,7 @@ static void test_events_are_checked_and_order_work(void) {
   release(handle);
 }
 
-/* Waits through a stream of another device. */
+/* Streams wait for one another through a stream of another device. */
 static void test_events_order_work_across_devices(void) {
   const BpDevice other = {device.device_type, 1};
   void *handle = alloc(), *one = make_stream(), *two = make_stream(), *beside;
@@ -612,7 +612,7 @@ static void test_wait_that_is_added_during_a_sync_is_not_over(void) {
   waits_for = one;
   assert_ok(bp_stream_sync(odd, two));
   assert_found(bp_device_copy(&first, NULL), BP_ERROR_RUNTIME, "used by a copy");
-  assert_ok(bp_device_copy(&first, two)); /* it does wait */
+  assert_ok(bp_device_copy(&first, two)); /* the copy waits */
   assert_ok(bp_stream_sync(odd, two));
   assert_ok(bp_device_copy(&first, NULL));
   assert_ok(bp_stream_sync(odd, NULL));
@@ -659,7 +659,7 @@ int main(int argc, char **argv) {
   ADD("handle-as-an-address-of-the-host-is-found", test_handle_as_an_address_of_the_host_is_found);
   ADD("workspace-is-freed-as-workspace", test_workspace_is_freed_as_workspace);
   ADD("workspace-is-freed-by-its-thread", test_workspace_is_freed_by_its_thread);
-  ADD("stream-that-is-none-is-found", test_stream_that_is_none_is_found);
+  ADD("handle-that-is-no-stream-is-found", test_handle_that_is_no_stream_is_found);
   ADD("missing-wait-between-copies-is-found", test_missing_wait_between_copies_is_found);
   ADD("reads-on-two-streams-need-no-order", test_reads_on_two_streams_need_no_order);
   ADD("waits-reach-through-other-streams", test_waits_reach_through_other_streams);

@@ -46,24 +46,24 @@ static void mutate(Input *input, GRand *random) {
   memcpy(copy, input->data + at, size);
   const FuzzSeed *piece = choose(random, fuzz_pieces), *seed = choose(random, fuzz_seeds);
   switch (below(random, 10)) {
-  case 0: /* flip a bit */
+  case 0: /* flip a bit of the input */
     if (input->size)
       input->data[at] ^= (uint8_t)(1u << (byte & 7));
     break;
   case 1: /* another byte */
     splice(input, at, input->size ? 1 : 0, &byte, 1);
     break;
-  case 2: /* cut a run */
+  case 2: /* cut a run of bytes */
     splice(input, at, size, NULL, 0);
     break;
-  case 3: /* move a run */
+  case 3: /* move a run of bytes */
     splice(input, at, size, NULL, 0);
     splice(input, below(random, input->size), 0, copy, size);
     break;
-  case 4: /* repeat a run */
+  case 4: /* repeat a run of bytes */
     splice(input, at, 0, copy, size);
     break;
-  case 5: /* cut the end */
+  case 5: /* cut the end of the input */
     input->size = at;
     break;
   case 6: /* insert a part of another seed */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A node: its function and inputs, the storage of its output, and the place of that. */
+/* A node: its function and inputs, and the storage of its output with the storage's place. */
 typedef struct Node {
   const char *function; /* NULL: the input */
   int inputs[2], num_inputs;
@@ -45,7 +45,7 @@ static inline void append_node(GString *text, const Node *node, int index, const
     append(text, index == 0, "{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]}");
 }
 
-/* How many places before one are of devices of its type, on any machine. */
+/* Returns how many of the places before a place have devices of the same type, on any machine. */
 static inline int ordinal_of(const BpDevice *devices, int place) {
   int ordinal = 0;
   for (int i = 0; i < place; i++)
@@ -130,7 +130,7 @@ static inline void make_random(GRand *rand, Random *graph, int count, int num_pl
           across[num_across++] = i;
       }
     if (!num_across && !num_own) {
-      graph->last_use[at - 1] = at; /* something to go on with */
+      graph->last_use[at - 1] = at; /* a value that the next nodes can read */
       continue;
     }
     int copies = num_across && (!num_own || g_rand_int_range(rand, 0, 3) == 0);

@@ -42,13 +42,13 @@ tests_graph_test_claims_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_claims_LDADD = $(graphtest_LDADD)
 
 slow_tests += tests/graph/test-random-graphs
-# These compare values that generated code computes. The sanitizers do not see generated code; other tests of models run the
-# compiler's passes under them.
+# Some tests only compare values that generated code computes. The sanitizers do not see generated
+# code; other tests of models run the compiler's passes under them.
 slow_tests += tests/graph/test-convolution tests/graph/test-types tests/graph/test-open-extents
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD) $(JANSSON_LIBS)
 
-# Not under sanitizers, whose own memory would exceed the test's limit.
+# The test does not run under sanitizers, whose own memory would exceed its limit.
 if !SANITIZED
 test_programs += tests/graph/test-compile-memory
 endif
@@ -56,7 +56,8 @@ plain_tests += tests/graph/test-compile-memory
 tests_graph_test_compile_memory_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_memory_LDADD = $(graphtest_LDADD)
 
-# Not under sanitizers, which slow operators as much as missing vectorisation does.
+# The test does not run under sanitizers, which slow operators as much as missing vectorisation
+# does.
 if !SANITIZED
 test_programs += tests/graph/test-cliffs
 endif
@@ -95,7 +96,7 @@ tests_graph_test_values_LDADD = $(graphtest_LDADD)
 tests_graph_test_together_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_together_LDADD = $(graphtest_LDADD)
 
-# This test replaces malloc; the sanitizers replace it, too.
+# test-memory and test-exhaustion replace malloc, as the sanitizers do.
 if !SANITIZED
 test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif

@@ -46,7 +46,7 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
  * with a point or an f is a float; numbers, or words outside of apostrophes, with a comma are a
  * list ("3," has one element); "value=floats:0.5,1" and "value=ints:7," are vectors as tensors;
  * "slope=@alpha" refers to an attribute of the surrounding function.
- * Returns the node, for properties that these words cannot express. */
+ * Returns the node, for properties that words cannot express. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
 

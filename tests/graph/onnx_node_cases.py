@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases. To compute them takes ten seconds, so the first test of a build keeps them in the cache of the
-tests."""
+"""ONNX's own node cases. To compute the cases takes ten seconds, so the first test of a build keeps them in the cache of the tests."""
 
 import os
 import pickle

@@ -64,8 +64,7 @@ def node_model(node, inputs, opset):
 
 @functools.lru_cache(None)
 def peer_saturates():
-    """Return whether onnxruntime adds products of uint8 and int8 in pairs that saturate at 16 bits. It does on x86
-    processors without VNNI. Weights of 7 bits avoid saturation."""
+    """Return whether onnxruntime adds products of uint8 and int8 in pairs that saturate at 16 bits. onnxruntime saturates on x86 processors without VNNI. Weights of 7 bits avoid saturation."""
     x, w = np.full((3, 300), 255, "u1"), np.full((300, 7), 127, "i1")
     node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
     return peer(node, {"x": x, "w": w}, 20)[0][0, 0] != 300 * 255 * 127

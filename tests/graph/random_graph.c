@@ -418,7 +418,7 @@ static void make_narrow(RandomGraph *g, const Row *row) {
   int32_t saturate = in.type == FLOAT ? (int32_t)below(g, 2) : 1, one;
   int32_t value, like = number(g, FLOAT, 1);
   char *to = g_strdup_printf("to=%d", type);
-  if (below(g, 2)) /* for another type */
+  if (below(g, 2)) /* an attribute that matters for another type */
     to = joined(to, g_strdup("round_mode=up"));
   if (!strcmp(row->op, "CastLike")) {
     one = apply(g, "Cast", to, &like, 1, type, NULL, 0);

@@ -19,13 +19,14 @@ typedef struct RandomValue {
   int32_t node;     /* the node that computes it, or -1 */
   gboolean is_part; /* a constant in the graph's definition; else an input may hold it */
   void *data;       /* elements of a value that no node computes */
-  /* The properties of its elements: multiples of 2^-fraction that are less than 2^magnitude. If
-   * both are small, sums and products are exact in any order. `error` is the relative error of one
-   * rounding in its computation, 0 if the elements are exact. */
+  /* The elements are multiples of 2^-fraction and less than 2^magnitude. If `fraction` and
+   * `magnitude` are small, sums and products are exact in any order. `error` is the relative error
+   * of one rounding in the value's computation, 0 if the elements are exact. */
   int32_t fraction, magnitude;
   double error;
-  gboolean has_specials; /* whether infinities and NaN were put into it, or into its operands */
-  double scale;          /* size of terms that cancel, which bounds the precision; or 0 */
+  gboolean
+      has_specials; /* whether infinities and NaN were put into the value, or into its operands */
+  double scale;     /* size of terms that cancel, which bounds the precision; or 0 */
 } RandomValue;
 
 typedef struct RandomNode {
@@ -61,8 +62,8 @@ RandomNode *random_graph_node(const RandomGraph *graph, int32_t index);
 /* Returns the relative error of one rounding to a type, 0 for a type that is not a float. */
 double random_graph_rounding(int32_t type);
 int64_t random_value_count(const RandomValue *value);
-/* Whether its type is storage-only: such a value is no output, since its elements are not whole
- * bytes. */
+/* Whether a value's type is storage-only: such a value is no output, since its elements are not
+ * whole bytes. */
 gboolean random_value_is_narrow(const RandomValue *value);
 size_t random_value_bytes(const RandomValue *value);
 /* Replaces the result of a node by an input with new data. */

@@ -75,7 +75,7 @@ static void emit_noise(OnnxBuilder *builder, const RandomValue *value, const cha
   g_free(numbers);
 }
 
-/* Below this number the distance of two values of float16 does not shrink. */
+/* Below the least normal number the distance of two values of float16 does not shrink. */
 #define LEAST_NORMAL_HALF 6e-5
 
 static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,

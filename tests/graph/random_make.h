@@ -49,7 +49,7 @@ enum {
 typedef struct Row {
   const char *op;
   void (*make)(RandomGraph *g, const struct Row *row);
-  const char *attrs; /* choices between bars */
+  const char *attrs; /* choices of attributes, with bars between them */
   int32_t types;
   int32_t how; /* a set of the flags below */
 } Row;

@@ -343,7 +343,7 @@ static void test_settled_nodes_are_not_offered(void) {
 
 /* The least cost decides only if all costs are known; otherwise the first graph compiler gets the
  * node. */
-static void test_cheaper_one_wins(void) {
+static void test_cheaper_graph_compiler_gets_the_node(void) {
   static const char *const cases[][2] = {
       {"tiny-dear,tiny-cheap", " tiny-cheap part_0_tiny_cheap "},
       {"tiny-cheap,tiny-dear", " tiny-cheap part_0_tiny_cheap "},
@@ -406,7 +406,7 @@ static void test_defects_are_named(void) {
       {"tiny-cuda", BP_ERROR_VALUE, "tiny-cuda compiles for devices of kind cuda"},
       {"tiny-short", BP_ERROR_PLUGIN, "lacks a slot"},
       {"tiny-reserved", BP_ERROR_PLUGIN, "has 1 in `reserved`"},
-      {"tiny-renamed", BP_ERROR_PLUGIN, "gives the table of another, \"another\""},
+      {"tiny-renamed", BP_ERROR_PLUGIN, "gives the table of another graph compiler, \"another\""},
       {"tiny-older", BP_ERROR_PLUGIN, "has no table of version 1"},
       {"tiny-nowhere", BP_ERROR_PLUGIN, "node 3 of 3: there is no such node"},
       {"tiny-twice", BP_ERROR_PLUGIN, "node 0 of 3: it was taken or declined before"},
@@ -490,7 +490,7 @@ static void test_open_extents_are_not_shown_without_the_flag(void) {
 }
 
 /* A run checks whether x and z have one shape, before the parts after the check compute. */
-static void test_shapes_that_a_run_checks(void) {
+static void test_parts_compute_after_a_run_has_checked_shapes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "Nx3");
   onnx_input(builder, "z", ONNX_FLOAT, "Mx3");
@@ -691,7 +691,7 @@ static void test_faster_claims_are_kept(void) {
 }
 
 /* Of a large fast part and a small slow one, the artifact has only the large one. */
-static void test_each_part_is_chosen_by_itself(void) {
+static void test_each_part_is_chosen_separately(void) {
   static const char *const values[] = {"x", "a", "b", "c", "d", "e", "f"};
   char *name = g_strdup_printf("at-%" G_GINT64_FORMAT "-%d", g_get_real_time(), (int)getpid());
   OnnxBuilder *builder = onnx_builder_new();
@@ -870,7 +870,8 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/claims/random_graphs_of_which_parts_fail", "tiny-fails-once",
                        test_random_graphs);
   g_test_add_func("/claims/settled_nodes_are_not_offered", test_settled_nodes_are_not_offered);
-  g_test_add_func("/claims/cheaper_one_wins", test_cheaper_one_wins);
+  g_test_add_func("/claims/cheaper_graph_compiler_gets_the_node",
+                  test_cheaper_graph_compiler_gets_the_node);
   g_test_add_func("/claims/several_targets", test_several_targets);
   g_test_add_func("/claims/target_without_generator", test_target_without_generator);
   g_test_add_func("/claims/defects_are_named", test_defects_are_named);
@@ -880,13 +881,14 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/claims/random_graphs_with_open_extents", "tiny-open", test_random_graphs);
   g_test_add_func("/claims/open_extents_are_not_shown_without_the_flag",
                   test_open_extents_are_not_shown_without_the_flag);
-  g_test_add_func("/claims/shapes_that_a_run_checks", test_shapes_that_a_run_checks);
+  g_test_add_func("/claims/parts_compute_after_a_run_has_checked_shapes",
+                  test_parts_compute_after_a_run_has_checked_shapes);
   g_test_add_func("/claims/parts_around_shapes_of_data", test_parts_around_shapes_of_data);
   g_test_add_func("/claims/bodies_are_claimed", test_bodies_are_claimed);
   g_test_add_func("/claims/slower_claims_lose", test_slower_claims_lose);
   g_test_add_func("/claims/recalled_times_hide_no_error", test_recalled_times_hide_no_error);
   g_test_add_func("/claims/faster_claims_are_kept", test_faster_claims_are_kept);
-  g_test_add_func("/claims/each_part_is_chosen_by_itself", test_each_part_is_chosen_by_itself);
+  g_test_add_func("/claims/each_part_is_chosen_separately", test_each_part_is_chosen_separately);
   g_test_add_func("/claims/nothing_to_measure", test_nothing_to_measure);
   g_test_add_func("/claims/measuring_needs_known_extents", test_measuring_needs_known_extents);
   g_test_add_func("/claims/measuring_needs_a_device", test_measuring_needs_a_device);

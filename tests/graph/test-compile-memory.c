@@ -20,7 +20,7 @@
 #define MANY   24
 
 /* The memory that compiling may need: bytes for each further byte of parameters, and bytes beyond
- * twice the parameters. Each is half of the benchmarks' bound (docs/models.md). */
+ * twice the parameters. Each limit is half of the benchmarks' bound (docs/models.md). */
 #define MOST_FACTOR 2.25
 #define MOST_REST   ((size_t)100 << 20)
 

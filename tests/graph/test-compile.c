@@ -375,7 +375,7 @@ static void test_many_operands(void) {
   g_free(x);
 }
 
-/* No code reads the value that determines CastLike's type; the value is no constant. */
+/* No code reads the input that determines CastLike's type, although the input is no constant. */
 static void test_type_of_a_value(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float x[] = {1, -2, 3, -4, 5, 6}, y[] = {1, 1, 1, 1, 1, 1};
@@ -642,7 +642,7 @@ static void run_on(BpModule *module, const char *library, const BpDevice *device
   g_free(w);
 }
 
-/* Options as a later version may have them. */
+/* BpCompileOptions with a member that a later version may add. */
 typedef struct LaterOptions {
   BpCompileOptions options;
   int64_t precision;
@@ -1320,32 +1320,35 @@ int main(int argc, char **argv) {
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/options/of-a-later-version-are-not-ignored", test_unknown_options);
-  g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
-  g_test_add_func("/compile/pool/average-of-padding", test_pool_of_padding);
-  g_test_add_func("/compile/product/gemm", test_product);
-  g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
-  g_test_add_func("/compile/product/with-a-computed-matrix", test_computed_product);
+  g_test_add_func("/compile/pool/max-and-average-with-pads-agrees-with-loops", test_pool);
+  g_test_add_func("/compile/pool/average-of-padding-agrees-with-loops", test_pool_of_padding);
+  g_test_add_func("/compile/product/gemm-agrees-with-loops", test_product);
+  g_test_add_func("/compile/product/with-a-constant-matrix-agrees-with-loops",
+                  test_constant_product);
+  g_test_add_func("/compile/product/with-a-computed-matrix-agrees-with-loops",
+                  test_computed_product);
   g_test_add_func("/compile/lock-step/nothing-is-packed", test_lock_step);
-  g_test_add_func("/compile/reduction/softmax", test_softmax);
-  g_test_add_func("/compile/reduction/softmax-of-rows", test_softmax_of_rows);
-  g_test_add_data_func("/compile/reduction/sum-of-everything", "ReduceSum",
+  g_test_add_func("/compile/reduction/softmax-agrees-with-loops", test_softmax);
+  g_test_add_func("/compile/reduction/softmax-of-rows-agrees-with-loops", test_softmax_of_rows);
+  g_test_add_data_func("/compile/reduction/sum-of-everything-agrees-with-loops", "ReduceSum",
                        test_reduction_of_everything);
-  g_test_add_data_func("/compile/reduction/mean-of-everything", "ReduceMean",
+  g_test_add_data_func("/compile/reduction/mean-of-everything-agrees-with-loops", "ReduceMean",
                        test_reduction_of_everything);
-  g_test_add_data_func("/compile/reduction/norm-of-everything", "ReduceL2",
+  g_test_add_data_func("/compile/reduction/norm-of-everything-agrees-with-loops", "ReduceL2",
                        test_reduction_of_everything);
-  g_test_add_data_func("/compile/reduction/log-sum-exp-of-everything", "ReduceLogSumExp",
-                       test_reduction_of_everything);
-  g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
-  g_test_add_func("/compile/reduction/of-rows-shares-a-function-with-the-rows",
-                  test_rows_share_a_function);
+  g_test_add_data_func("/compile/reduction/log-sum-exp-of-everything-agrees-with-loops",
+                       "ReduceLogSumExp", test_reduction_of_everything);
+  g_test_add_func("/compile/reduction/of-a-transposed-tensor-agrees-with-loops", test_reduction);
+  g_test_add_func("/compile/reduction/and-its-rows-share-a-function", test_rows_share_a_function);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
-  g_test_add_func("/compile/resize/linear", test_resize);
-  g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
+  g_test_add_func("/compile/resize/linear-agrees-with-loops", test_resize);
+  g_test_add_func("/compile/factors/of-one-element-agrees-with-loops", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
   g_test_add_func("/compile/remainders/are-exact", test_remainders);
-  g_test_add_data_func("/compile/normalization/mean-of-a-layer", "mean", test_moments);
-  g_test_add_data_func("/compile/normalization/deviation-of-a-layer", "inverse", test_moments);
+  g_test_add_data_func("/compile/normalization/mean-of-a-layer-agrees-with-loops", "mean",
+                       test_moments);
+  g_test_add_data_func("/compile/normalization/deviation-of-a-layer-agrees-with-loops", "inverse",
+                       test_moments);
   g_test_add_data_func("/compile/convolution/quotient-by-zero-is-not-in-the-weights", "Div",
                        test_infinite_scale);
   g_test_add_data_func("/compile/convolution/infinite-factor-is-not-in-the-weights", "Mul",
@@ -1355,37 +1358,39 @@ int main(int argc, char **argv) {
     g_test_add_data_func(name, &halves_cases[i], test_halves);
     g_free(name);
   }
-  g_test_add_func("/compile/locale/numbers-have-points-where-the-application-writes-commas",
-                  test_comma);
+  g_test_add_func("/compile/locale/numbers-have-points-despite-a-locale-with-commas", test_comma);
   g_test_add_func("/compile/locale/names-of-functions-are-ascii-in-turkish", test_dotless);
-  g_test_add_func("/compile/recurrent/lstm", test_lstm);
-  g_test_add_data_func("/compile/recurrent/gru", NULL, test_gru);
-  g_test_add_data_func("/compile/recurrent/gru-that-resets-last", "yes", test_gru);
-  g_test_add_func("/compile/shifts/of-signed-numbers", test_shifts);
-  g_test_add_data_func("/compile/blocks/space-to-depth", NULL, test_space_to_depth);
-  g_test_add_data_func("/compile/blocks/space-to-depth-by-channels", "yes", test_space_to_depth);
-  g_test_add_data_func("/compile/slices/of-a-constant", NULL, test_slices_of_a_constant);
-  g_test_add_data_func("/compile/slices/of-a-constant-backwards", "backwards",
+  g_test_add_func("/compile/recurrent/lstm-agrees-with-loops", test_lstm);
+  g_test_add_data_func("/compile/recurrent/gru-agrees-with-loops", NULL, test_gru);
+  g_test_add_data_func("/compile/recurrent/gru-that-resets-last-agrees-with-loops", "yes",
+                       test_gru);
+  g_test_add_func("/compile/shifts/of-signed-numbers-agrees-with-loops", test_shifts);
+  g_test_add_data_func("/compile/blocks/space-to-depth-agrees-with-loops", NULL,
+                       test_space_to_depth);
+  g_test_add_data_func("/compile/blocks/space-to-depth-by-channels-agrees-with-loops", "yes",
+                       test_space_to_depth);
+  g_test_add_data_func("/compile/slices/of-a-constant-agrees-with-loops", NULL,
                        test_slices_of_a_constant);
-  g_test_add_data_func("/compile/slices/of-a-constant-every-other", "every-other",
+  g_test_add_data_func("/compile/slices/of-a-constant-backwards-agrees-with-loops", "backwards",
+                       test_slices_of_a_constant);
+  g_test_add_data_func("/compile/slices/of-a-constant-every-other-agrees-with-loops", "every-other",
                        test_slices_of_a_constant);
   g_test_add_func("/compile/operands/are-any-number", test_many_operands);
   g_test_add_func("/compile/types/are-those-of-a-value-that-is-not-read", test_type_of_a_value);
-  g_test_add_func("/compile/pool/places-of-float16", test_places_of_half);
-  g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/pool/places-of-float16-agrees-with-loops", test_places_of_half);
+  g_test_add_func("/compile/outputs/without-nodes-agrees-with-loops", test_outputs_without_nodes);
   g_test_add_func("/compile/progress/ends-at-the-step-that-cancels",
                   test_compilation_ends_at_the_step_that_cancels);
-  g_test_add_func("/compile/reference/computes-operators-as-they-stand", test_reference);
+  g_test_add_func("/compile/reference/computes-operators-one-by-one", test_reference);
   g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
-  g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
-                       test_two_devices);
-  g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-another", beside_another,
-                       test_two_devices);
-  g_test_add_func("/compile/target/takes-by-itself-what-it-refuses-fused",
+  g_test_add_data_func("/compile/two-devices/node-that-one-device-refuses-runs-on-the-host",
+                       beside_host, test_two_devices);
+  g_test_add_data_func("/compile/two-devices/node-that-one-device-refuses-runs-on-another-device",
+                       beside_another, test_two_devices);
+  g_test_add_func("/compile/target/takes-alone-nodes-that-it-refuses-fused",
                   test_refused_after_fusion);
   g_test_add_func("/compile/two-devices/are-those-of-the-command's-list", test_command_line);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
-  g_test_add_func("/compile/device/is-one-that-there-is-code-for",
-                  test_device_is_one_that_there_is_code_for);
+  g_test_add_func("/compile/device/is-one-with-code", test_device_is_one_that_there_is_code_for);
   return g_test_run();
 }

@@ -570,19 +570,24 @@ static void test_pool_of_conv_with_places(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
-  g_test_add_func("/compile/convolution/of-a-narrow-image", test_conv_of_narrow_image);
+  g_test_add_func("/compile/convolution/of-a-narrow-image-agrees-with-plain-loops",
+                  test_conv_of_narrow_image);
   g_test_add_func("/compile/convolution/takes-slices-where-tensors-would-be-too-large",
                   test_conv_slices);
-  g_test_add_func("/compile/convolution/block-of-a-network", test_block);
-  g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
-  g_test_add_func("/compile/convolution/transposed-with-overlap", test_conv_transpose_with_overlap);
-  g_test_add_func("/compile/convolution/transposed-infinity", test_conv_transpose_of_infinity);
-  g_test_add_func("/compile/convolution/transposed-and-small", test_small_conv_transpose);
-  g_test_add_func("/compile/concatenation/of-channels", test_concat);
+  g_test_add_func("/compile/convolution/block-of-a-network-agrees-with-plain-loops", test_block);
+  g_test_add_func("/compile/convolution/transposed-agrees-with-plain-loops", test_conv_transpose);
+  g_test_add_func("/compile/convolution/transposed-with-overlap-agrees-with-plain-loops",
+                  test_conv_transpose_with_overlap);
+  g_test_add_func("/compile/convolution/transposed-infinity-agrees-with-plain-loops",
+                  test_conv_transpose_of_infinity);
+  g_test_add_func("/compile/convolution/transposed-and-small-agrees-with-plain-loops",
+                  test_small_conv_transpose);
+  g_test_add_func("/compile/concatenation/of-channels-agrees-with-plain-loops", test_concat);
   g_test_add_func("/compile/spare-channels/reach-no-convolution", test_spare_channels);
   g_test_add_func("/compile/spare-channels/reach-no-pooling-and-no-pixels",
                   test_spare_channels_of_other_operators);
-  g_test_add_func("/compile/pool/of-a-convolution", test_pool_of_conv);
-  g_test_add_func("/compile/pool/of-a-convolution-with-places", test_pool_of_conv_with_places);
+  g_test_add_func("/compile/pool/of-a-convolution-agrees-with-plain-loops", test_pool_of_conv);
+  g_test_add_func("/compile/pool/of-a-convolution-with-places-agrees-with-plain-loops",
+                  test_pool_of_conv_with_places);
   return g_test_run();
 }

@@ -79,7 +79,7 @@ static int list_plugins(void) {
   if (!list || is_found)
     return list ? 0 : -1;
   return is_explained || atomic_load(&log_says_memory)
-             ? bp_error_raise(BP_ERROR_MEMORY, "the list is not whole")
+             ? bp_error_raise(BP_ERROR_MEMORY, "the list of plugins is incomplete")
              : bp_error_raise(BP_ERROR_INTERNAL, "no plugin cpu is listed, without a reason");
 }
 
@@ -288,8 +288,8 @@ static void prepare(void) {
   onnx_path = g_build_filename(source ? source : ".", "examples/digits/digits.onnx", NULL);
   library_path = g_strdup_printf("%s/backplane-exhaustion-%d.so", g_get_tmp_dir(), (int)getpid());
   log_path = g_strdup_printf("%s/backplane-exhaustion-%d.log", g_get_tmp_dir(), (int)getpid());
-  /* Runs in a child process, because the children of a process that used devices cannot use
-   * them. */
+  /* The test runs in a child process, because the children of a process that used devices cannot
+   * use the devices. */
   if (do_in_process(&export_step, LONG_MAX, 0) != DONE ||
       do_in_process(&run_step, LONG_MAX, 0) != DONE)
     g_error("%s", report->text);

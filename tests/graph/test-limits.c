@@ -67,7 +67,7 @@ static gboolean run_product(BpModule *module, int size) {
   return computes;
 }
 
-/* In the interpreter, these 343 million products would take a minute. */
+/* In the interpreter, the 343 million products of this model would take a minute. */
 static void test_a_product_of_constants_is_compiled(void) {
   BpModule *module = compile_within(product_model(SIZE), NULL);
   g_assert_false(run_product(module, SIZE));
@@ -97,7 +97,7 @@ static void test_too_many_nodes_are_refused(void) {
   expect_refusal(compile_within(product_model(3), &limits), "more than 3 nodes", "--limit nodes=N");
 }
 
-static void test_nodes_that_stand_for_one_count(void) {
+static void test_nodes_that_replace_a_node_count(void) {
   BpCompileLimits limits = {.struct_size = sizeof(limits), .nodes = 3};
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "4x4");
@@ -190,8 +190,8 @@ static void test_repeated_elements_are_not_kept(void) {
   bp_object_release(module);
 }
 
-/* Two large values are alive one after the other. A small one, computed between them, lives until
- * the end. */
+/* Two large values are alive one after the other. A small value, computed between the large ones,
+ * lives until the end. */
 static void test_a_small_value_takes_no_large_storage(void) {
   OnnxBuilder *builder = onnx_builder_new();
   uint64_t parameters, planned;
@@ -302,8 +302,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/limits/work-beyond-the-limit-is-left-to-runs",
                   test_work_beyond_the_limit_is_left_to_runs);
   g_test_add_func("/compile/limits/too-many-nodes-are-refused", test_too_many_nodes_are_refused);
-  g_test_add_func("/compile/limits/nodes-that-stand-for-one-count",
-                  test_nodes_that_stand_for_one_count);
+  g_test_add_func("/compile/limits/nodes-that-replace-a-node-count",
+                  test_nodes_that_replace_a_node_count);
   g_test_add_func("/compile/limits/a-large-constant-is-refused", test_a_large_constant_is_refused);
   g_test_add_func("/compile/limits/constants-count-together", test_constants_count_together);
   g_test_add_func("/compile/limits/too-many-functions-are-refused",

@@ -455,7 +455,8 @@ int main(int argc, char **argv) {
                        "opencl -fp64=false", test_loop_on_two_places);
   g_test_add_data_func("/nested/loop/branches_read_the_copy_of_their_iteration/vulkan",
                        "vulkan -supports_float64=false", test_loop_on_two_places);
-  g_test_add_func("/nested/loop/outputs_before_it_have_types", test_types_of_outputs_before_a_loop);
+  g_test_add_func("/nested/loop/outputs_before_a_loop_have_types",
+                  test_types_of_outputs_before_a_loop);
   g_test_add_func("/nested/loop/dump_has_the_nodes_of_the_body", test_dumped_body);
   g_test_add_func("/nested/loop/bodies_that_do_not_fit_are_refused", test_refused_loops);
   g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);

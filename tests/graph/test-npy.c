@@ -307,13 +307,13 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   folder = g_dir_make_tmp("backplane-npy-XXXXXX", NULL);
   g_test_add_func("/npy/round-trip/every-dtype-and-rank", test_round_trip);
-  g_test_add_func("/npy/memory/is-as-a-file", test_memory);
-  g_test_add_func("/npy/read/headers-as-numpy-writes-them", test_numpy_headers);
+  g_test_add_func("/npy/memory/array-in-memory-is-read-as-from-a-file", test_memory);
+  g_test_add_func("/npy/read/headers-that-numpy-writes-are-read", test_numpy_headers);
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
   g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);
-  g_test_add_func("/npy/write/keeps-a-signal-that-it-did-not-cause", test_foreign_signal);
+  g_test_add_func("/npy/write/keeps-a-signal-that-another-thread-caused", test_foreign_signal);
   g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",
                   test_write_beyond_the_limit_of_file_sizes);
   g_test_add_func("/npy/file-name/stays-in-its-folder", test_file_names);

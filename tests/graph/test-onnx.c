@@ -188,7 +188,7 @@ static void test_operator_set(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "Gelu|operator set 13");
 }
 
-/* For integers the code of these operators would use constants truncated to integers. */
+/* For integers the code of float operators would use constants truncated to integers. */
 static void test_element_types(void) {
   static const char *const ops[] = {"HardSwish",  "HardSigmoid",     "LeakyRelu",   "IsInf",
                                     "Reciprocal", "LpNormalization", "GlobalLpPool"};
@@ -481,7 +481,7 @@ static OnnxBuilder *with_default(void) {
   return builder;
 }
 
-/* BpInputShape as a later version may have it. */
+/* BpInputShape with a member that a later version may add. */
 typedef struct LaterShape {
   BpInputShape shape;
   int64_t likely;
@@ -626,7 +626,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/file/truncated-is-an-error", test_truncated);
   g_test_add_func("/onnx/file/flipped-bits-are-a-model-or-an-error", test_flipped);
   g_test_add_func("/onnx/file/memory-is-bounded-by-the-size", test_many_empty_messages);
-  g_test_add_func("/onnx/operators/missing-ones-are-named-at-once", test_missing_operators);
+  g_test_add_func("/onnx/operators/missing-operators-are-named-at-once", test_missing_operators);
   g_test_add_func("/onnx/operators/version-is-checked", test_operator_set);
   g_test_add_func("/onnx/operators/attributes-are-checked", test_attributes);
   g_test_add_func("/onnx/operators/shapes-are-checked", test_shapes_that_do_not_fit);

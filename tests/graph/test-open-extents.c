@@ -211,7 +211,7 @@ static char *reductions_file(void) {
   return onnx_save(builder);
 }
 
-/* float64 values inside the model, which a target may lack, with a constant and an output of that
+/* The model has float64 values, which a target may lack, with a constant and an output of that
  * type. */
 static char *doubles_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -1036,7 +1036,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/a_symbol_of_the_model_is_not_taken_for_the_compilers", test_names);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
   g_test_add_func("/open-extents/a_divisor_before_a_step_is_no_factor", test_divisors);
-  g_test_add_func("/open-extents/no_more_is_chosen_from_an_axis_than_it_has", test_least);
+  g_test_add_func("/open-extents/no_more_elements_are_chosen_from_an_axis_than_the_axis_has",
+                  test_least);
   g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
   g_test_add_func("/open-extents/code_of_broadcasts_is_small", test_broadcasts_are_small);
   g_test_add_func("/open-extents/code_of_broadcasts_of_bytes_is_small",

@@ -273,7 +273,7 @@ static void test_device_without_events_is_synchronised_before_the_host_works(voi
   bp_object_release(module);
 }
 
-static void test_run_ends_when_its_copies_to_the_host_have(void) {
+static void test_run_ends_when_its_copies_to_the_host_have_ended(void) {
   BpModule *module = create(brought, G_N_ELEMENTS(brought), LATER);
   for (int i = 0; i < 3; i++) {
     g_assert_cmpint(run(module, (float)i), ==, 0);
@@ -532,7 +532,7 @@ static const BpDevice all_devices[] = {{AHEAD, 0},  {BEHIND, 0}, {BP_DEVICE_CPU,
 
 /* A random graph gives the values of its nodes one after the other, in whatever order the devices
  * work. */
-static void test_random_graphs_compute_what_they_say(void) {
+static void test_random_graphs_compute_the_values_of_their_nodes(void) {
   static const char *const functions[] = {"add", "add", "add", "add", "add", "add"};
   GRand *rand = g_rand_new_with_seed(19);
   awaited = 0;
@@ -553,7 +553,7 @@ static void test_random_graphs_compute_what_they_say(void) {
   g_rand_free(rand);
 }
 
-static void test_failure_of_one_device_ends_the_run_of_both(void) {
+static void test_failure_of_one_device_ends_the_run_of_both_devices(void) {
   BpModule *module = create_crossing();
   awaited = 0;
   copy_fails = TRUE;
@@ -587,16 +587,16 @@ int main(int argc, char **argv) {
   g_test_add_func("/overlap/threads-run-and-release-in-turn", test_threads_run_and_release_in_turn);
   g_test_add_func("/overlap/child-of-a-fork-lacks-the-second-thread",
                   test_child_of_a_fork_lacks_the_second_thread);
-  g_test_add_func("/overlap/random-graphs-compute-what-they-say",
-                  test_random_graphs_compute_what_they_say);
-  g_test_add_func("/overlap/failure-of-one-device-ends-the-run-of-both",
-                  test_failure_of_one_device_ends_the_run_of_both);
+  g_test_add_func("/overlap/random-graphs-compute-the-values-of-their-nodes",
+                  test_random_graphs_compute_the_values_of_their_nodes);
+  g_test_add_func("/overlap/failure-of-one-device-ends-the-run-of-both-devices",
+                  test_failure_of_one_device_ends_the_run_of_both_devices);
   g_test_add_func("/overlap/device-has-its-half-before-the-host-waits",
                   test_device_has_its_half_before_the_host_waits);
   g_test_add_func("/overlap/device-without-events-is-synchronised-before-the-host-works",
                   test_device_without_events_is_synchronised_before_the_host_works);
-  g_test_add_func("/overlap/run-ends-when-its-copies-to-the-host-have",
-                  test_run_ends_when_its_copies_to_the_host_have);
+  g_test_add_func("/overlap/run-ends-when-its-copies-to-the-host-have-ended",
+                  test_run_ends_when_its_copies_to_the_host_have_ended);
   g_test_add_func("/overlap/failure-ends-the-run-before-the-host-works",
                   test_failure_ends_the_run_before_the_host_works);
   int status = g_test_run();

@@ -224,7 +224,7 @@ static void check(GRand *rand, int rounds) {
   bp_object_release(executor);
 }
 
-static void test_nodes_dealt_onto_all_devices_give_what_they_compute_in_turn(void) {
+static void test_nodes_on_all_devices_give_the_results_of_nodes_in_turn(void) {
   GRand *rand = g_rand_new_with_seed(23);
   for (int i = 0; i < 30; i++)
     check(rand, 3);
@@ -261,8 +261,8 @@ int main(int argc, char **argv) {
   g_strfreev(bare_list_devices("")); /* the plugins of tests/mock are found */
   g_assert_cmpint(bp_graph_initialize(), ==, 0);
   find_places();
-  g_test_add_func("/places/nodes-dealt-onto-all-devices-give-what-they-compute-in-turn",
-                  test_nodes_dealt_onto_all_devices_give_what_they_compute_in_turn);
+  g_test_add_func("/places/nodes-on-all-devices-give-the-results-of-nodes-in-turn",
+                  test_nodes_on_all_devices_give_the_results_of_nodes_in_turn);
   g_test_add_func("/places/profile-gives-what-a-run-gives", test_profile_gives_what_a_run_gives);
   int status = g_test_run();
   g_array_unref(places);

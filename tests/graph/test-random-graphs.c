@@ -9,8 +9,8 @@
  * BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG); BP_TEST_TARGET, the
  * only one of the targets below; BP_TEST_RARE, that all graphs have rare types.
  *
- * The same graphs in small are compiled with extents that are open, as far as their operators take
- * that.
+ * The same graphs in small are compiled with open extents, as far as their operators take open
+ * extents.
  *
  * With BP_TEST_WRITE, a folder, nothing is compared: for each graph SEED.onnx is written there,
  * with the value of every node as an output, and SEED.values with what the interpreter says they
@@ -146,8 +146,8 @@ static gboolean is_open(const BpModel *model) {
   return FALSE;
 }
 
-/* Runs with zeros, and with other open extents than those of the graph, larger ones or 0: the run
- * succeeds or fails with an error. */
+/* A graph runs with zeros, and with other open extents than those of the graph, larger ones or 0:
+ * the run succeeds or fails with an error. */
 static void run_resized(BpModel *model, BpModelContext *context, const RandomGraph *graph,
                         gboolean is_larger) {
   int status = 0;
@@ -811,7 +811,7 @@ static void test_generators(void) {
 }
 
 int main(int argc, char **argv) {
-  /* More threads than most of the targets above have cores, and possibly than this machine has. */
+  /* More threads than most of the tested targets have cores, and possibly than this machine has. */
   g_setenv("BACKPLANE_NUM_THREADS", "7", FALSE);
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/random-graphs/every_attribute_input_and_output_of_an_operator_is_generated",

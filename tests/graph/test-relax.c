@@ -255,7 +255,7 @@ static void test_a_device_without_code_is_refused(void) {
   bp_object_release(module);
 }
 
-static void test_functions_of_an_executable_want_a_machine(void) {
+static void test_functions_of_an_executable_need_a_machine(void) {
   BpModule *module = load(identity("0.14"));
   BpFunction *function;
   size_t count;
@@ -269,7 +269,7 @@ static void test_functions_of_an_executable_want_a_machine(void) {
   bp_object_release(module);
 }
 
-static void test_saved_bytes_make_it_again(void) {
+static void test_saved_bytes_make_the_executable_again(void) {
   BpModule *module = load(identity("0.14"));
   BpOwnedBytes bytes;
   g_assert_cmpint(bp_module_save_to_bytes(module, &bytes), ==, 0);
@@ -588,7 +588,7 @@ static int note_one_call(void *visitor, const char *node, const char *function, 
   return -7; /* any number but 0 */
 }
 
-static void test_a_profile_that_wants_no_more_is_a_whole_run(void) {
+static void test_run_is_whole_after_its_profile_ended(void) {
   BpModelContext *context = create_context();
   GString *calls = g_string_new(NULL);
   g_assert_cmpint(bp_model_profile(context, NULL, note_one_call, calls), ==, 0);
@@ -743,9 +743,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/unknown-builtins-are-all-named", test_unknown_builtins_are_all_named);
   g_test_add_func("/relax/missing-function-is-named", test_missing_function_is_named);
   g_test_add_func("/relax/a-device-without-code-is-refused", test_a_device_without_code_is_refused);
-  g_test_add_func("/relax/functions-of-an-executable-want-a-machine",
-                  test_functions_of_an_executable_want_a_machine);
-  g_test_add_func("/relax/saved-bytes-make-it-again", test_saved_bytes_make_it_again);
+  g_test_add_func("/relax/functions-of-an-executable-need-a-machine",
+                  test_functions_of_an_executable_need_a_machine);
+  g_test_add_func("/relax/saved-bytes-make-the-executable-again",
+                  test_saved_bytes_make_the_executable_again);
   g_test_add_func("/relax/wrong-number-of-arguments-is-an-error",
                   test_wrong_number_of_arguments_is_an_error);
   g_test_add_func("/relax/condition-chooses", test_condition_chooses);
@@ -764,8 +765,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/calls-are-profiled", test_calls_are_profiled);
   g_test_add_func("/relax/a-profile-ends-where-writing-fails",
                   test_a_profile_ends_where_writing_fails);
-  g_test_add_func("/relax/a-profile-that-wants-no-more-is-a-whole-run",
-                  test_a_profile_that_wants_no_more_is_a_whole_run);
+  g_test_add_func("/relax/run-is-whole-after-its-profile-ended",
+                  test_run_is_whole_after_its_profile_ended);
   g_test_add_func("/relax/a-visit-of-tensors-ends", test_a_visit_of_tensors_ends);
   g_test_add_func("/relax/an-input-of-unknown-type-takes-any-tensor",
                   test_an_input_of_unknown_type_takes_any_tensor);

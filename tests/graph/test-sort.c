@@ -120,7 +120,7 @@ static void test_values_take_the_place_of_the_input(void) {
 }
 
 /* A view that begins inside its memory; indices as floats, TVM's default. */
-static void test_views_begin_where_they_say(void) {
+static void test_views_begin_at_their_offset(void) {
   const float numbers[] = {9, 9, 3, 1, 2}, sorted[] = {0, 2};
   const int64_t shape[] = {1, 3};
   BpTensor *in = floats(1, 5, numbers), *out = make(float32, 2, 1, 2);
@@ -214,7 +214,7 @@ static int mine(void *self, const BpValue *args, int32_t num_args, BpValue *resu
   return bp_error_raise(BP_ERROR_VALUE, "this one is mine");
 }
 
-/* Runs in a child process, because registered functions stay. */
+/* The test runs in a child process, because registered functions stay. */
 static void test_a_function_of_the_application_stays(void) {
   if (g_test_subprocess()) {
     BpFunction *function = bp_function_create(mine, NULL, NULL);
@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
                   test_only_the_beginning_of_a_row_is_sorted);
   g_test_add_func("/sort/values-take-the-place-of-the-input",
                   test_values_take_the_place_of_the_input);
-  g_test_add_func("/sort/views-begin-where-they-say", test_views_begin_where_they_say);
+  g_test_add_func("/sort/views-begin-at-their-offset", test_views_begin_at_their_offset);
   g_test_add_func("/sort/nothing-is-sorted", test_nothing_is_sorted);
   g_test_add_func("/sort/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
   g_test_add_func("/sort/a-function-of-the-application-stays",

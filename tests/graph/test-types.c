@@ -259,7 +259,7 @@ static void test_convolution(void) {
 
 /* Operators whose layouts and weights are rewritten when compiling: convolutions by Winograd's
  * algorithm, with strides, depthwise, and transposed; a factor and an addend per channel after a
- * convolution; pooling, concatenation. In float32, or between casts to a type. */
+ * convolution; pooling, concatenation. The network is in float32, or between casts to a type. */
 static GByteArray *network_of(const Type *type) {
   static const char *const weights[][2] = {
       {"w1", "18x3x3x3"},  {"w2", "18x18x3x3"},  {"w3", "20x36x3x3"}, {"w4", "20x1x3x3"},

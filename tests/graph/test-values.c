@@ -262,7 +262,7 @@ static void test_cancelled_terms(void) {
   check(builder, cases, 1);
 }
 
-/* Doubles cannot hold these integers. */
+/* Doubles cannot hold the integers of the range. */
 static void test_long_ranges(void) {
   static const int64_t bounds[][3] = {{((int64_t)1 << 53) + 1, ((int64_t)1 << 53) + 4, 1},
                                       {5, -4, -3},
@@ -408,7 +408,8 @@ static void test_resized_extent(void) {
   check(builder, &extent, 1);
 }
 
-/* Operator set 10 does not define this case; onnxruntime behaves like this. */
+/* Operator set 10 does not define how nearest positions are rounded; the test expects onnxruntime's
+ * result. */
 static void test_old_resize(void) {
   static const float scales[] = {1, 1, 0.6f, 1}, x[] = {1, 2, 3, 4, 5};
   const Case c = {"Resize", "", "", 0, {0}, {1, 3, 5}};

@@ -52,7 +52,7 @@ static const char *const volatile name = NAME; /* volatile, so that the compiler
 
 static BpPluginTables host;
 
-/* Returns the length of the word if it is at that position of the defect, else 0. */
+/* Returns the length of `what` if this word is at position `at` of the defect, else 0. */
 static size_t word_at(size_t at, const char *what) {
   size_t length = strlen(what), i = 0;
   while (i < length && defect[at + i] == what[i])

@@ -44,7 +44,7 @@ typedef struct FakeCubin {
   char magic[8]; /* FAKE_MAGIC */
   uint32_t arch; /* 90 */
   uint32_t reserved;
-  uint64_t size; /* of the library */
+  uint64_t size; /* size of the library */
 } FakeCubin;
 #define FAKE_MAGIC "FKCUBIN"
 /* The beginning of a fakenvrtc PTX; the cubin in hexadecimal digits follows. */

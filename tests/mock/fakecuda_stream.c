@@ -123,8 +123,8 @@ CUresult fake_drain(int device) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-/* The legacy default stream, NULL, waits for the blocking streams, and they wait for it: its
- * commands run at once, after theirs. */
+/* The legacy default stream, NULL, waits for the blocking streams, and they wait for it: the
+ * commands of the default stream run at once, after those of the blocking streams. */
 static CUresult run_blocking(int device) {
   CUresult status = fake_contexts[device].dead;
   for (CUstream stream = streams; stream; stream = stream->next)

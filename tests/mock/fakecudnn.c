@@ -134,7 +134,7 @@ int cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
   DESTROY("cudnnDestroyPoolingDescriptor", pooling, "descriptor");
 }
 
-/* Takes 4 or 5 dimensions of the types that there are. */
+/* Accepts tensors of 4 or 5 dimensions of the supported types. */
 static int set_dims(Dims *d, int type, int ndim, const int *dims) {
   const int types[] = {
       [CUDNN_DATA_FLOAT] = FAKE_F32, [CUDNN_DATA_DOUBLE] = FAKE_F64, [CUDNN_DATA_HALF] = FAKE_F16};

@@ -23,8 +23,8 @@ void fake_store(FakeType type, void *data, int64_t index, double value);
 /* Bytes of work that a command holds, besides the function that does the work. */
 #define FAKE_MOST_WORK ((FAKE_MOST_ARGS - 1) * 8)
 
-/* Queues a copy of `work`, at most FAKE_MOST_WORK bytes, on a stream: `run` then gets it. To be
- * called between fake_enter and fake_leave. */
+/* Queues a copy of `work`, at most FAKE_MOST_WORK bytes, on a stream: `run` then gets the copy. To
+ * be called between fake_enter and fake_leave. */
 CUresult fake_queue(CUstream stream, CUresult (*run)(FakeCommand *command, int device),
                     const void *work, size_t size);
 /* Returns the host's address of device memory with `count` elements; NULL for any other address. */

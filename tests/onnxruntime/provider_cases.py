@@ -578,7 +578,7 @@ def old_onnxruntime_is_refused_in_words():
 
 
 def unregistering_leaves_sessions_running():
-    """The provider can be unregistered. This is the last test."""
+    """The provider can be unregistered. The test of unregistering is the last one."""
     image = floats(1, 1, 28, 28)
     open_sessions = [session(DIGITS)]
     if VERSION >= MEMORY_SINCE:

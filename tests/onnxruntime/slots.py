@@ -22,8 +22,9 @@ MEMORY = re.compile(r"OrtAllocator|OrtDataTransferImpl|OrtKernelImpl|OrtSync|Ort
                     r"|OrtApi\.\w*(MemoryInfo|SyncStream)|OrtEp\.Get(Kernel|Default)"
                     r"|OrtEpApi\.(?!CreateEpDevice|ReleaseEpDevice|AddNodesToFuse)")
 LATER = {"OrtApi.TensorTypeAndShape_HasShape": (1, 24), "OrtApi.GetTensorElementTypeAndShapeDataReference": (1, 24)}
-# Slots that onnxruntime does not call here. Reserve is for initialisers, and a provider that takes them over has none.
-# No tested version requests the vendor. All nodes of a run on one device share a stream.
+# Slots that onnxruntime does not call in this test. Reserve is for initialisers, and a provider
+# that takes them over has none. No tested version requests the vendor. All nodes of a run on one
+# device share a stream.
 NEVER_CALLED = {"OrtAllocator.Reserve", "OrtEpFactory.GetVendorId", "OrtSyncNotificationImpl.WaitOnDevice"}
 
 

@@ -508,7 +508,7 @@ static OrtStatus *create_stream(OrtEpFactory *self, const OrtMemoryDevice *devic
   return NULL;
 }
 
-/* A node's stream is one of these, and its own implementation says so. */
+/* A node's stream is a stream of the test's provider, and its own implementation says so. */
 static void see_stream(const OrtKernelContext *context) {
   OrtSyncStream *stream = NULL;
   SEE(OrtApi, KernelContext_GetSyncStream,
@@ -528,7 +528,7 @@ static void *allocate(OrtAllocator *self, size_t size) {
   return aligned_alloc(64, (size + 64) / 64 * 64);
 }
 
-/* Initialisers are queried this way; the graph has none. */
+/* Initialisers are queried by name; the graph has none. */
 static void *reserve(OrtAllocator *self, size_t size) {
   SEE(OrtAllocator, Reserve, true);
   return allocate(self, size);
@@ -619,7 +619,8 @@ static OrtStatus *create_kernel(void *state, const OrtKernelInfo *info, OrtKerne
   return NULL;
 }
 
-/* ONNX Runtime finds a kernel by each of these properties; the session fails if one is wrong. */
+/* ONNX Runtime finds a kernel by each property of its definition; the session fails if one is
+ * wrong. */
 static void add_kernel(const char *op, bool is_from_host) {
   OrtKernelDefBuilder *builder = NULL;
   OrtKernelDef *def = NULL;

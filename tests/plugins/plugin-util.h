@@ -297,7 +297,7 @@ static inline void assert_handles_are_checked(BpDevice device, BpFunction *scale
   void *freed = allocate_on(device, 32);
   assert_ok(bp_device_free(device, freed));
   assert_handle_is_refused(device, freed, scale);
-  BpTensor *tensor = make_tensor(device, data, 8); /* in its place */
+  BpTensor *tensor = make_tensor(device, data, 8); /* reuses the place of the freed memory */
   assert_handle_is_refused(device, freed, scale);
   assert_handle_is_refused(device, data, scale);
   set_scale_args(args, &tensor->view, 2, 1);
@@ -425,7 +425,7 @@ static inline BpModule *through_bytes(BpModule *module, const char *kind) {
 
 typedef struct TestCache {
   char *dir;
-  char *saved; /* what BACKPLANE_CACHE_DIR was */
+  char *saved; /* the earlier value of BACKPLANE_CACHE_DIR */
   int warnings;
 } TestCache;
 

@@ -12,7 +12,7 @@
 
 /* ---- The device -------------------------------------------------------------------------- */
 
-static void test_attributes(void) {
+static void test_attributes_have_their_types(void) {
   static const struct {
     int32_t attr;
     int32_t type;
@@ -38,7 +38,7 @@ static void test_attributes(void) {
   }
 }
 
-static void test_names(void) {
+static void test_device_has_a_name_and_a_target(void) {
   BpValue value;
   BpByteArray text;
   assert_ok(bp_device_get_attr(CPU, BP_ATTR_DEVICE_NAME, &value));
@@ -61,7 +61,7 @@ static int try_alloc(uint64_t size, uint64_t alignment, const char *scope, void 
   return bp_device_alloc(CPU, &allocation, handle);
 }
 
-static void test_memory(void) {
+static void test_memory_has_its_alignment(void) {
   void *handle = NULL;
   assert_ok(try_alloc(1000, 4096, NULL, &handle));
   g_assert_cmpint((uintptr_t)handle % 4096, ==, 0);
@@ -76,7 +76,7 @@ static void test_memory(void) {
   assert_error(BP_ERROR_MEMORY, "no host memory");
 }
 
-static void test_copies(void) {
+static void test_copies_are_exact(void) {
   char from[] = "abcdefgh", to[] = "........";
   BpCopy copy = {.struct_size = sizeof(BpCopy), .from = from, .from_offset = 2, .from_device = CPU};
   copy.to = to;
@@ -106,7 +106,7 @@ static void test_native_target_names_the_cpu(gconstpointer kind) {
   bp_object_release(target);
 }
 
-static void test_bad_targets(gconstpointer kind) {
+static void test_wrong_targets_are_refused(gconstpointer kind) {
   static const char *const cases[][3] = {
       {"-mcpu=pentium", BP_ERROR_VALUE, "unknown CPU \"pentium\""},
       {"-mattr=avx512f,frobnicate", BP_ERROR_VALUE, "unknown feature \"frobnicate\""},
@@ -121,7 +121,7 @@ static void test_bad_targets(gconstpointer kind) {
   }
 }
 
-static void test_cross_target(gconstpointer kind) {
+static void test_target_of_another_cpu_has_its_vectors(gconstpointer kind) {
   char *text = g_strdup_printf("%s -mcpu=cortex-a72", (const char *)kind);
   BpTarget *target = bp_target_parse(text);
   assert_ok(target == NULL);
@@ -159,7 +159,7 @@ static int run_add_one(BpModule *module) {
   return rc;
 }
 
-static void test_functions(gconstpointer kind) {
+static void test_functions_are_found_by_name(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   BpFunction *function = NULL;
   size_t count;
@@ -198,7 +198,7 @@ static gpointer run_in_thread(gpointer module) {
   return NULL;
 }
 
-static void test_threads(gconstpointer kind) {
+static void test_threads_call_at_once(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   GThread *threads[4];
   for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
@@ -208,7 +208,7 @@ static void test_threads(gconstpointer kind) {
   bp_object_release(module);
 }
 
-static void test_bytes(gconstpointer kind) {
+static void test_saved_module_is_loaded_and_runs(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   BpOwnedBytes bytes;
   assert_ok(bp_module_save_to_bytes(module, &bytes));
@@ -222,7 +222,7 @@ static void test_bytes(gconstpointer kind) {
 }
 
 /* Loaders get the owner of the bytes if the bytes are in a library. */
-static void test_bytes_with_owner(gconstpointer kind) {
+static void test_loader_gets_the_owner_of_the_bytes(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   char *name = g_strdup_printf("runtime.module.loadbinary_%s", (const char *)kind);
   BpFunction *loader = NULL;
@@ -243,7 +243,7 @@ static void test_bytes_with_owner(gconstpointer kind) {
 }
 
 /* Every truncation of the head, and some of the rest, gives an error or a module, never a crash. */
-static void test_damaged_bytes(gconstpointer kind) {
+static void test_damaged_bytes_are_no_crash(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
   BpOwnedBytes bytes;
   assert_ok(bp_module_save_to_bytes(module, &bytes));
@@ -278,7 +278,7 @@ static char *source_of(BpModule *module, const char *format) {
   return text;
 }
 
-static void test_sources(void) {
+static void test_modules_of_c_have_their_sources(void) {
   BpModule *module = build_text(ADD_ONE, "c -mcpu=haswell");
   char *text = source_of(module, "c");
   g_assert_nonnull(strstr(text, "__tvm_ffi_add_one"));
@@ -303,7 +303,7 @@ static void test_code_uses_only_what_is_checked(void) {
   bp_object_release(module);
 }
 
-static void test_llvm_sources(void) {
+static void test_modules_of_llvm_have_their_sources(void) {
   BpModule *module = build_text(ADD_ONE, "llvm");
   char *text = source_of(module, "ll");
   g_assert_nonnull(strstr(text, "@__tvm_ffi_add_one"));
@@ -372,14 +372,14 @@ static void add_kind_tests(const char *kind) {
     GTestDataFunc function;
   } tests[] = {
       {"native-target-names-the-cpu", test_native_target_names_the_cpu},
-      {"bad-targets", test_bad_targets},
-      {"cross-target", test_cross_target},
-      {"functions", test_functions},
+      {"wrong-targets-are-refused", test_wrong_targets_are_refused},
+      {"target-of-another-cpu-has-its-vectors", test_target_of_another_cpu_has_its_vectors},
+      {"functions-are-found-by-name", test_functions_are_found_by_name},
       {"function-outlives-module", test_function_outlives_module},
-      {"threads", test_threads},
-      {"bytes", test_bytes},
-      {"bytes-with-owner", test_bytes_with_owner},
-      {"damaged-bytes", test_damaged_bytes},
+      {"threads-call-at-once", test_threads_call_at_once},
+      {"saved-module-is-loaded-and-runs", test_saved_module_is_loaded_and_runs},
+      {"loader-gets-the-owner-of-the-bytes", test_loader_gets_the_owner_of_the_bytes},
+      {"damaged-bytes-are-no-crash", test_damaged_bytes_are_no_crash},
       {"other-architecture-does-not-run", test_other_architecture_does_not_run},
       {"foreign-cpu-does-not-run", test_foreign_cpu_does_not_run},
       {"exported-library-runs", test_exported_library_runs},
@@ -393,15 +393,17 @@ static void add_kind_tests(const char *kind) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/cpu/device/attributes", test_attributes);
-  g_test_add_func("/cpu/device/names", test_names);
-  g_test_add_func("/cpu/device/memory", test_memory);
-  g_test_add_func("/cpu/device/copies", test_copies);
-  g_test_add_func("/cpu/c/sources", test_sources);
+  g_test_add_func("/cpu/device/attributes-have-their-types", test_attributes_have_their_types);
+  g_test_add_func("/cpu/device/device-has-a-name-and-a-target",
+                  test_device_has_a_name_and_a_target);
+  g_test_add_func("/cpu/device/memory-has-its-alignment", test_memory_has_its_alignment);
+  g_test_add_func("/cpu/device/copies-are-exact", test_copies_are_exact);
+  g_test_add_func("/cpu/c/modules-of-c-have-their-sources", test_modules_of_c_have_their_sources);
   g_test_add_func("/cpu/c/code-uses-only-what-is-checked", test_code_uses_only_what_is_checked);
   add_kind_tests("c");
   if (bp_target_kind_info("llvm")) {
-    g_test_add_func("/cpu/llvm/sources", test_llvm_sources);
+    g_test_add_func("/cpu/llvm/modules-of-llvm-have-their-sources",
+                    test_modules_of_llvm_have_their_sources);
     add_kind_tests("llvm");
   }
   bp_error_clear();

@@ -51,7 +51,7 @@ static int count_of(const char *what) {
 
 /* ---- Device and memory ------------------------------------------------------------------- */
 
-static void test_attributes(void) {
+static void test_attributes_have_their_values(void) {
   if (!has_device())
     return;
   static const int32_t types[] = {
@@ -94,12 +94,12 @@ static void test_attributes(void) {
   }
 }
 
-static void test_facts(void) {
+static void test_properties_name_memory_pools(void) {
   if (has_device())
     assert_tells(GPU0, "memory_pools");
 }
 
-static void test_target_from_device(void) {
+static void test_target_of_a_device_has_its_architecture(void) {
   if (!has_device())
     return;
   BpTarget *target = bp_target_from_device(GPU0);
@@ -111,7 +111,7 @@ static void test_target_from_device(void) {
   bp_object_release(target);
 }
 
-static void test_copies(void) {
+static void test_copies_are_exact(void) {
   if (!has_device())
     return;
   assert_copies(GPU0);
@@ -119,7 +119,7 @@ static void test_copies(void) {
 }
 
 /* Copies more bytes than a stage holds, and more copies than there are stages. */
-static void test_large_copies(void) {
+static void test_large_copies_are_exact(void) {
   if (!has_device())
     return;
   const uint64_t size = (5 << 20) + 7, part = 100000;
@@ -167,7 +167,7 @@ static void test_copies_between_devices(void) {
   assert_ok(bp_device_free(GPU1, b));
 }
 
-static void test_allocation_failures(void) {
+static void test_impossible_allocations_are_errors(void) {
   if (!has_device())
     return;
   assert_allocations_are_checked(GPU0, "CUDA_ERROR_OUT_OF_MEMORY");
@@ -180,7 +180,7 @@ static void test_allocation_failures(void) {
 }
 
 /* Small allocations are close together. */
-static void test_alignment(void) {
+static void test_small_allocations_keep_large_alignments(void) {
   if (!has_device())
     return;
   void *small[4], *aligned = NULL;
@@ -193,7 +193,7 @@ static void test_alignment(void) {
     assert_ok(bp_device_free(GPU0, small[i]));
 }
 
-static void test_workspace(void) {
+static void test_workspace_keeps_its_content(void) {
   if (!has_device())
     return;
   for (int32_t i = 0; i < num_devices(); i++) {
@@ -278,7 +278,7 @@ static void scale_on(BpFunction *scale, BpDevice device, void *stream) {
   assert_ok(bp_device_set_current(GPU0, NULL));
 }
 
-static void test_kernel_by_hand(void) {
+static void test_kernel_written_by_hand_runs(void) {
   if (!has_device())
     return;
   BpModule *module = load_source(source);
@@ -303,7 +303,7 @@ static gpointer scale_in_thread(gpointer scale) {
 }
 
 /* The first launch compiles and loads the code, for all threads. */
-static void test_threads(void) {
+static void test_threads_launch_at_once(void) {
   if (!has_device())
     return;
   GThread *threads[4];
@@ -318,7 +318,7 @@ static void test_threads(void) {
 }
 
 /* Each stream reads the previous stream's writes to a tensor; only events order them. */
-static void test_stream_order(void) {
+static void test_work_follows_the_order_of_streams(void) {
   if (!has_device())
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -346,7 +346,7 @@ static void test_stream_order(void) {
   bp_object_release(module);
 }
 
-static void test_views(void) {
+static void test_views_begin_at_their_offset(void) {
   if (!has_device())
     return;
   float data[16] = {0};
@@ -368,7 +368,7 @@ static void test_views(void) {
   bp_object_release(module);
 }
 
-static void test_timers(void) {
+static void test_timers_measure_queued_work(void) {
   if (!has_device())
     return;
   const BpTimerApi *api =
@@ -392,7 +392,7 @@ static void test_timers(void) {
   bp_object_release(module);
 }
 
-static void test_recordings(void) {
+static void test_recordings_are_replayed(void) {
   if (!has_device())
     return;
   const BpRecordingApi *api =
@@ -430,7 +430,7 @@ static void test_recordings(void) {
 }
 
 /* An event stands for recorded work; events on a stream that is being recorded are refused. */
-static void test_events(void) {
+static void test_events_stand_for_recorded_work(void) {
   if (!has_device())
     return;
   const BpRecordingApi *recordings =
@@ -480,7 +480,7 @@ static void test_events(void) {
   bp_object_release(module);
 }
 
-static void test_launch_errors(void) {
+static void test_wrong_launches_are_errors(void) {
   if (!has_device())
     return;
   float data[8] = {0};
@@ -506,7 +506,7 @@ static void test_launch_errors(void) {
 }
 
 /* A bool in TVM's declaration. */
-static void test_scalars_of_one_bit(void) {
+static void test_scalars_of_one_bit_are_passed(void) {
   if (!has_device())
     return;
   static const char text[] = "extern \"C\" __global__ void scale(float *x, float by, bool add) {\n"
@@ -534,7 +534,7 @@ static void test_scalars_of_one_bit(void) {
 }
 
 /* 64 KiB of shared memory, which a launch must request from the driver */
-static void test_dynamic_shared_memory(void) {
+static void test_requested_shared_memory_can_be_used(void) {
   if (!has_device())
     return;
   static const char text[] = "extern \"C\" __global__ void shares(float *x, float by, int last) {\n"
@@ -564,7 +564,7 @@ static void test_dynamic_shared_memory(void) {
   bp_object_release(tensor);
 }
 
-static void test_bad_source(void) {
+static void test_rejected_source_is_quoted(void) {
   if (!has_device())
     return;
   BpModule *module =
@@ -630,7 +630,7 @@ static void test_source_is_compiled_where_it_runs(void) {
   bp_object_release(module);
 }
 
-static void test_cubin(void) {
+static void test_module_of_a_cubin_runs(void) {
   if (!has_device())
     return;
   char *target = target_for_device("sm");
@@ -642,7 +642,7 @@ static void test_cubin(void) {
   g_free(target);
 }
 
-static void test_ptx(void) {
+static void test_module_of_ptx_runs(void) {
   if (!has_device())
     return;
   char *target = target_for_device("compute");
@@ -654,7 +654,7 @@ static void test_ptx(void) {
 }
 
 /* Below sm_53, float16 is computed as float32, with the same results. */
-static void test_halves_on_old_and_new_architectures(void) {
+static void test_halves_have_equal_results_on_old_and_new_architectures(void) {
   static const char text[] =
       "(module (function \"f\" (buffer A float16 global 64) (buffer B float16 global 64)"
       " (buffer C bool global 64) (for i:int64 0 8 serial (seq"
@@ -703,7 +703,7 @@ static void test_targets_are_checked(void) {
 }
 
 /* TVM's name for the source format differs from Backplane's. */
-static void test_source_of_tvm(void) {
+static void test_source_in_the_format_of_tvm_is_loaded(void) {
   const char text[] = "extern \"C\" __global__ void scale() {}";
   const BpByteArray code = {text, strlen(text)};
   BpModule *module = load("cuda", &code);
@@ -712,7 +712,7 @@ static void test_source_of_tvm(void) {
   bp_object_release(module);
 }
 
-static void test_bad_bytes(void) {
+static void test_damaged_bytes_are_errors(void) {
   BpByteArray empty = {"", 0}, text = {"int x\0;", 7}, good = {"//", 2};
   g_assert_null(load("cu", &empty));
   assert_error(BP_ERROR_FORMAT, "its code is empty");
@@ -769,7 +769,7 @@ static int use_device(void) {
 }
 
 /* A GPU that another process uses exclusively may be usable later. */
-static void test_device_in_use(void) {
+static void test_device_in_use_is_an_error_that_passes(void) {
   if (g_test_subprocess()) {
     void *handle = NULL;
     fail("cuDevicePrimaryCtxRetain", 1, 46); /* CUDA_ERROR_DEVICE_UNAVAILABLE */
@@ -811,7 +811,7 @@ static void test_every_call_may_fail(void) {
   g_assert_cmpint(count_of("memory"), <=, memory + 1);
 }
 
-static void test_out_of_memory_at_launch(void) {
+static void test_exhausted_memory_at_a_launch_is_an_error(void) {
   if (!has_device() || !is_simulated())
     return;
   float data[64] = {0};
@@ -847,7 +847,7 @@ static void store_nowhere(void) {
 }
 
 /* A failing kernel loses the device: one error of the first kind, and another kind from then on. */
-static void test_lost_device(void) {
+static void test_lost_device_is_an_error(void) {
   if (g_test_subprocess()) {
     float data[64] = {0};
     BpValue value;
@@ -880,7 +880,7 @@ static void test_lost_device(void) {
   g_test_trap_assert_passed();
 }
 
-static void test_fork(void) {
+static void test_child_of_a_fork_gets_errors(void) {
   if (!g_test_subprocess()) {
     if (has_device()) {
       g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
@@ -924,7 +924,7 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
-/* Whether the system has the library: an unset variable then does not make it missing. The library
+/* Whether the loader finds the library without a variable of the environment. The library
  * stays mapped, because NVRTC leaks memory when it is closed. */
 static int is_installed(const char *library) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -933,7 +933,7 @@ static int is_installed(const char *library) {
   return opened != NULL;
 }
 
-static void test_without_driver(void) {
+static void test_missing_driver_is_named_with_the_remedy(void) {
   if (g_test_subprocess())
     assert_no_device("install NVIDIA's driver, on Debian the packages nvidia-driver and libcuda1");
   else if (is_installed("libcuda.so.1"))
@@ -942,35 +942,35 @@ static void test_without_driver(void) {
     run_again_with("BACKPLANE_CUDA_LIBRARY", "");
 }
 
-static void test_with_missing_library(void) {
+static void test_missing_library_is_named(void) {
   if (g_test_subprocess())
     assert_no_device("driver that BACKPLANE_CUDA_LIBRARY=/no/such/libcuda.so.1 names cannot be");
   else
     run_again_with("BACKPLANE_CUDA_LIBRARY", "/no/such/libcuda.so.1");
 }
 
-static void test_with_another_library(void) {
+static void test_another_library_is_refused(void) {
   if (g_test_subprocess())
     assert_no_device("lacks cu");
   else
     run_again_with("BACKPLANE_CUDA_LIBRARY", "libm.so.6");
 }
 
-static void test_with_old_driver(void) {
+static void test_old_driver_is_refused(void) {
   if (g_test_subprocess())
     assert_no_device("CUDA 11.4, and 12.0 is needed");
   else if (is_simulated())
     run_again_with("FAKECUDA_VERSION", "11040");
 }
 
-static void test_without_gpu(void) {
+static void test_missing_gpu_is_a_reason(void) {
   if (g_test_subprocess())
     assert_no_device("finds no GPU");
   else if (is_simulated())
     run_again_with("FAKECUDA_INIT_FAILS", "100");
 }
 
-static void test_driver_that_does_not_start(void) {
+static void test_driver_that_does_not_start_is_a_reason(void) {
   if (g_test_subprocess())
     assert_no_device("does not start");
   else if (is_simulated())
@@ -986,7 +986,7 @@ static void assert_no_compiler(const char *reason) {
   bp_object_release(module);
 }
 
-static void test_without_compiler(void) {
+static void test_missing_compiler_is_an_error_with_the_remedy(void) {
   if (g_test_subprocess())
     assert_no_compiler("on Debian the package libnvrtc12");
   else if (is_installed("libnvrtc.so.12") || is_installed("libnvrtc.so.13"))
@@ -995,14 +995,14 @@ static void test_without_compiler(void) {
     run_again_with("BACKPLANE_NVRTC_LIBRARY", "");
 }
 
-static void test_with_missing_compiler(void) {
+static void test_missing_compiler_library_is_named(void) {
   if (g_test_subprocess())
     assert_no_compiler("that BACKPLANE_NVRTC_LIBRARY=/no/such/libnvrtc.so.12 names cannot be");
   else
     run_again_with("BACKPLANE_NVRTC_LIBRARY", "/no/such/libnvrtc.so.12");
 }
 
-static void test_compiler_that_is_too_new(void) {
+static void test_compiler_that_is_too_new_is_refused(void) {
   if (g_test_subprocess())
     assert_no_compiler("of CUDA 13.1; versions from 12.0 to 13.0 are used");
   else if (is_simulated())
@@ -1029,50 +1029,52 @@ int main(int argc, char **argv) {
     const char *name;
     GTestFunc function;
   } tests[] = {
-      {"without-driver", test_without_driver},
-      {"with-missing-library", test_with_missing_library},
-      {"with-another-library", test_with_another_library},
-      {"with-old-driver", test_with_old_driver},
-      {"without-gpu", test_without_gpu},
-      {"driver-that-does-not-start", test_driver_that_does_not_start},
-      {"without-compiler", test_without_compiler},
-      {"with-missing-compiler", test_with_missing_compiler},
-      {"compiler-that-is-too-new", test_compiler_that_is_too_new},
+      {"missing-driver-is-named-with-the-remedy", test_missing_driver_is_named_with_the_remedy},
+      {"missing-library-is-named", test_missing_library_is_named},
+      {"another-library-is-refused", test_another_library_is_refused},
+      {"old-driver-is-refused", test_old_driver_is_refused},
+      {"missing-gpu-is-a-reason", test_missing_gpu_is_a_reason},
+      {"driver-that-does-not-start-is-a-reason", test_driver_that_does_not_start_is_a_reason},
+      {"missing-compiler-is-an-error-with-the-remedy",
+       test_missing_compiler_is_an_error_with_the_remedy},
+      {"missing-compiler-library-is-named", test_missing_compiler_library_is_named},
+      {"compiler-that-is-too-new-is-refused", test_compiler_that_is_too_new_is_refused},
       {"targets-are-checked", test_targets_are_checked},
-      {"bad-bytes", test_bad_bytes},
-      {"attributes", test_attributes},
-      {"facts", test_facts},
-      {"target-from-device", test_target_from_device},
-      {"copies", test_copies},
-      {"large-copies", test_large_copies},
+      {"damaged-bytes-are-errors", test_damaged_bytes_are_errors},
+      {"attributes-have-their-values", test_attributes_have_their_values},
+      {"properties-name-memory-pools", test_properties_name_memory_pools},
+      {"target-of-a-device-has-its-architecture", test_target_of_a_device_has_its_architecture},
+      {"copies-are-exact", test_copies_are_exact},
+      {"large-copies-are-exact", test_large_copies_are_exact},
       {"copies-between-devices", test_copies_between_devices},
-      {"allocation-failures", test_allocation_failures},
-      {"alignment", test_alignment},
-      {"workspace", test_workspace},
+      {"impossible-allocations-are-errors", test_impossible_allocations_are_errors},
+      {"small-allocations-keep-large-alignments", test_small_allocations_keep_large_alignments},
+      {"workspace-keeps-its-content", test_workspace_keeps_its_content},
       {"reserve-is-given-back", test_reserve_is_given_back},
-      {"kernel-by-hand", test_kernel_by_hand},
-      {"threads", test_threads},
-      {"stream-order", test_stream_order},
-      {"views", test_views},
-      {"timers", test_timers},
-      {"recordings", test_recordings},
-      {"events", test_events},
-      {"launch-errors", test_launch_errors},
-      {"scalars-of-one-bit", test_scalars_of_one_bit},
-      {"dynamic-shared-memory", test_dynamic_shared_memory},
-      {"bad-source", test_bad_source},
+      {"kernel-written-by-hand-runs", test_kernel_written_by_hand_runs},
+      {"threads-launch-at-once", test_threads_launch_at_once},
+      {"work-follows-the-order-of-streams", test_work_follows_the_order_of_streams},
+      {"views-begin-at-their-offset", test_views_begin_at_their_offset},
+      {"timers-measure-queued-work", test_timers_measure_queued_work},
+      {"recordings-are-replayed", test_recordings_are_replayed},
+      {"events-stand-for-recorded-work", test_events_stand_for_recorded_work},
+      {"wrong-launches-are-errors", test_wrong_launches_are_errors},
+      {"scalars-of-one-bit-are-passed", test_scalars_of_one_bit_are_passed},
+      {"requested-shared-memory-can-be-used", test_requested_shared_memory_can_be_used},
+      {"rejected-source-is-quoted", test_rejected_source_is_quoted},
       {"source-is-compiled-where-it-runs", test_source_is_compiled_where_it_runs},
-      {"cubin", test_cubin},
-      {"source-of-tvm", test_source_of_tvm},
-      {"ptx", test_ptx},
-      {"halves-on-old-and-new-architectures", test_halves_on_old_and_new_architectures},
+      {"module-of-a-cubin-runs", test_module_of_a_cubin_runs},
+      {"source-in-the-format-of-tvm-is-loaded", test_source_in_the_format_of_tvm_is_loaded},
+      {"module-of-ptx-runs", test_module_of_ptx_runs},
+      {"halves-have-equal-results-on-old-and-new-architectures",
+       test_halves_have_equal_results_on_old_and_new_architectures},
       {"code-of-another-gpu-is-refused", test_code_of_another_gpu_is_refused},
       {"results-are-kept-on-disk", test_results_are_kept_on_disk},
-      {"device-in-use", test_device_in_use},
+      {"device-in-use-is-an-error-that-passes", test_device_in_use_is_an_error_that_passes},
       {"every-call-may-fail", test_every_call_may_fail},
-      {"out-of-memory-at-launch", test_out_of_memory_at_launch},
-      {"lost-device", test_lost_device},
-      {"fork", test_fork},
+      {"exhausted-memory-at-a-launch-is-an-error", test_exhausted_memory_at_a_launch_is_an_error},
+      {"lost-device-is-an-error", test_lost_device_is_an_error},
+      {"child-of-a-fork-gets-errors", test_child_of_a_fork_gets_errors},
       {"index-is-checked", test_index_is_checked},
       {"freeing-is-checked", test_freeing_is_checked},
   };

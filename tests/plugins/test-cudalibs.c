@@ -335,27 +335,27 @@ static const Layer windows[] = {
     {"LogSoftmax", "4x6x5", NULL, NULL, "axis=-2"},
 };
 
-static void test_products(void) {
+static void test_products_agree_with_generated_code(void) {
   check_layers(products, G_N_ELEMENTS(products), ONNX_FLOAT, 2e-6);
 }
 
-static void test_products_of_other_types(void) {
+static void test_products_of_other_types_agree_with_generated_code(void) {
   check_layers(products, G_N_ELEMENTS(products), ONNX_DOUBLE, 1e-12);
   check_layers(products, G_N_ELEMENTS(products), ONNX_FLOAT16, 4e-3);
   check_layers(products, G_N_ELEMENTS(products), ONNX_BFLOAT16, 3e-2);
 }
 
-static void test_windows(void) {
+static void test_windows_agree_with_generated_code(void) {
   check_layers(windows, G_N_ELEMENTS(windows), ONNX_FLOAT, 2e-5);
 }
 
-static void test_windows_of_other_types(void) {
+static void test_windows_of_other_types_agree_with_generated_code(void) {
   check_layers(windows, G_N_ELEMENTS(windows), ONNX_DOUBLE, 1e-12);
   check_layers(windows, G_N_ELEMENTS(windows), ONNX_FLOAT16, 4e-3);
 }
 
 /* Before operator set 13 a softmax is over all dimensions from its axis on. */
-static void test_old_softmax(void) {
+static void test_old_softmax_is_over_all_dimensions_from_its_axis_on(void) {
   for (int axis = 0; axis < 3; axis++) {
     char *attrs = g_strdup_printf("axis=%d", axis);
     OnnxBuilder *builder = layer_model(&(Layer){"Softmax", "4x3x5", NULL, NULL, attrs}, 1, 0);
@@ -396,13 +396,13 @@ static OnnxBuilder *residual_model(void) {
   return builder;
 }
 
-static void test_residual_block(void) {
+static void test_residual_block_is_claimed_and_right(void) {
   check("residual block", residual_model(), 12.0 / 13, 2e-5);
 }
 
 /* A result that is an output of a part and is also used inside: in the caller's memory and in the
  * part's own. */
-static void test_results_that_are_read_inside(void) {
+static void test_outputs_that_a_part_also_reads_are_right(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x8x9x9");
   onnx_floats(builder, "w", "8x8x3x3");
@@ -418,7 +418,7 @@ static void test_results_that_are_read_inside(void) {
 }
 
 /* One Add reads two convolutions, or the convolution that it follows twice. */
-static void test_sums_of_branches(void) {
+static void test_sums_of_two_convolutions_are_right(void) {
   for (int is_twice = 0; is_twice < 2; is_twice++) {
     OnnxBuilder *builder = onnx_builder_new();
     onnx_input(builder, "x", ONNX_FLOAT, "1x4x7x9");
@@ -437,7 +437,7 @@ static void test_sums_of_branches(void) {
 }
 
 /* Layers of one shape that read earlier layers at random: also parts that leave an Add alone. */
-static void test_random_graphs(void) {
+static void test_random_graphs_agree_with_generated_code(void) {
   static const char *const ops[] = {"Conv", "Conv", "Relu", "Add", "MaxPool", "Neg", "Softmax"};
   for (uint32_t seed = 1; seed <= 6; seed++) {
     OnnxBuilder *builder = onnx_builder_new();
@@ -468,7 +468,7 @@ static void test_random_graphs(void) {
 }
 
 /* Unsupported nodes are not claimed, with the reason. */
-static void test_reasons(void) {
+static void test_unsupported_nodes_are_declined_with_the_reason(void) {
   static const struct {
     const char *op, *inputs, *attrs, *why;
   } cases[] = {
@@ -509,7 +509,7 @@ static void test_reasons(void) {
 
 /* ---- Artifacts --------------------------------------------------------------------------- */
 
-static void test_saved_and_loaded(void) {
+static void test_saved_part_is_loaded_and_runs(void) {
   char *linker = g_find_program_in_path("cc");
   if (!linker) {
     g_test_skip("an artifact is linked by the C compiler, and there is none");
@@ -536,7 +536,7 @@ static void test_saved_and_loaded(void) {
 }
 
 /* Loads a module from bytes and runs its function on the tensors of the right sizes, which must
- * never read or write elsewhere. Returns 1 if it ran. */
+ * never read or write elsewhere. Returns 1 if the function ran. */
 static int load_and_run(const char *bytes, size_t size, BpValue *args, int32_t count) {
   BpFunction *function = NULL;
   BpValue answer = {0};
@@ -572,7 +572,7 @@ static OnnxBuilder *small_model(void) {
 /* For every changed byte and every least number in a saved module, and for every truncation,
  * loading it gives an error or a function that stays inside its tensors: the simulation ends a run
  * that does not. */
-static void test_damaged_bytes(void) {
+static void test_damaged_bytes_cause_no_access_out_of_bounds(void) {
   const int32_t least = INT32_MIN;
   BpModule *part = compile_part(small_model());
   BpOwnedBytes bytes = {0};
@@ -610,7 +610,7 @@ static void test_damaged_bytes(void) {
 }
 
 /* Calls the function of a part directly: arguments that it would misread are errors. */
-static void test_wrong_arguments(void) {
+static void test_wrong_arguments_are_errors(void) {
   BpTensor *tensor =
       bp_tensor_create((int64_t[]){4, 8}, 2, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, GPU0, NULL);
   BpTensorView right = tensor->view;
@@ -700,7 +700,7 @@ static gpointer run_often(gpointer data) {
 }
 
 /* Threads share a part, on streams of their own and on the default stream, on every device. */
-static void test_threads(void) {
+static void test_threads_share_a_part(void) {
   int32_t num_devices = 0;
   assert_ok(bp_device_count(BP_DEVICE_CUDA, &num_devices, NULL));
   BpModule *part = compile_part(small_model());
@@ -750,7 +750,7 @@ static void test_every_call_may_fail(void) {
     int status;
     const char *kind, *text;
   } cases[] = {
-      /* The first four make an engine, which later runs use. */
+      /* The first four calls make an engine, which later runs use. */
       {"cublasCreate_v2", CUBLAS_STATUS_ALLOC_FAILED, BP_ERROR_MEMORY, "cublasCreate_v2"},
       {"cublasSetMathMode", 7, BP_ERROR_DEVICE, "cublasSetMathMode"},
       {"cudnnCreate", 1001, BP_ERROR_DEVICE, "CUDNN_STATUS_NOT_INITIALIZED"},
@@ -789,7 +789,7 @@ static void test_every_call_may_fail(void) {
 
 /* Memory runs out at each allocation of the first run in turn: each error names the purpose, and
  * the run succeeds once there is memory. */
-static void test_out_of_memory(void) {
+static void test_exhausted_memory_is_an_error_that_passes(void) {
   if (!is_simulated())
     return;
   if (!g_test_subprocess()) {
@@ -807,7 +807,8 @@ static void test_out_of_memory(void) {
   set_input(context, bp_model_input_info(model, 0), GPU0);
   for (int n = 1; n < 10; n++) {
     fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY);
-    fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY); /* and after the release of the reserve */
+    fail("cuMemAlloc_v2", n, CUDA_ERROR_OUT_OF_MEMORY); /* the second attempt, after the release of
+                                                           the reserve, fails too */
     if (bp_model_run(context) == 0)
       break;
     g_assert_true(bp_error_is(BP_ERROR_MEMORY));
@@ -825,7 +826,7 @@ static void test_out_of_memory(void) {
 }
 
 /* A call that fails on the device loses the device; the next run says so. */
-static void test_lost_device(void) {
+static void test_lost_device_is_an_error(void) {
   if (!is_simulated())
     return;
   if (!g_test_subprocess()) {
@@ -854,7 +855,7 @@ static void test_lost_device(void) {
 }
 
 /* A convolution that cuDNN does not have in one call is computed in several, and asked for once. */
-static void test_unsupported_at_once(void) {
+static void test_unsupported_call_is_replaced_by_several(void) {
   if (!is_simulated())
     return;
   OnnxBuilder *builder = onnx_builder_new();
@@ -871,7 +872,7 @@ static void test_unsupported_at_once(void) {
 }
 
 /* TF32 is permitted only on demand. */
-static void test_tf32(void) {
+static void test_tf32_is_used_only_on_demand(void) {
   if (!is_simulated())
     return;
   if (!g_test_subprocess()) {
@@ -926,7 +927,7 @@ static void assert_declined(const Layer *layer, const char *reason) {
   g_string_free(report, TRUE);
 }
 
-static void test_without_cudnn(void) {
+static void test_missing_cudnn_is_a_reason(void) {
   if (!g_test_subprocess()) {
     run_again_with("BACKPLANE_CUDNN_LIBRARY", "/no/such/libcudnn.so.9");
     return;
@@ -937,7 +938,7 @@ static void test_without_cudnn(void) {
     check_layers(products, 2, ONNX_FLOAT, 2e-6); /* cuBLAS is still used */
 }
 
-static void test_without_cublas(void) {
+static void test_missing_cublas_is_a_reason(void) {
   if (!g_test_subprocess())
     run_again_with("BACKPLANE_CUBLAS_LIBRARY", "/no/such/libcublas.so.12");
   else
@@ -946,7 +947,7 @@ static void test_without_cublas(void) {
         "cuBLAS that BACKPLANE_CUBLAS_LIBRARY=/no/such/libcublas.so.12 names cannot be");
 }
 
-static void test_with_another_library(void) {
+static void test_another_library_is_refused(void) {
   if (!g_test_subprocess())
     run_again_with("BACKPLANE_CUBLAS_LIBRARY", "libm.so.6");
   else
@@ -954,7 +955,7 @@ static void test_with_another_library(void) {
 }
 
 /* An artifact is opened where cuBLAS is missing: the error names the library. */
-static void test_artifact_without_library(void) {
+static void test_artifact_without_its_library_is_an_error(void) {
   const char *file = g_getenv("CUDALIBS_TEST_ARTIFACT");
   if (!g_test_subprocess()) {
     BpModule *part = compile_part(layer_model(&products[0], ONNX_FLOAT, 1));
@@ -1051,29 +1052,43 @@ int main(int argc, char **argv) {
   if (!g_getenv("BP_TEST_GPU"))
     use_simulation();
   g_test_add_func("/cudalibs/symbols-exist", test_symbols_exist);
-  g_test_add_func("/cudalibs/without-cudnn", test_without_cudnn);
-  g_test_add_func("/cudalibs/without-cublas", test_without_cublas);
-  g_test_add_func("/cudalibs/with-another-library", test_with_another_library);
-  g_test_add_func("/cudalibs/artifact-without-library", test_artifact_without_library);
-  g_test_add_func("/cudalibs/products", test_products);
-  g_test_add_func("/cudalibs/products-of-other-types", test_products_of_other_types);
-  g_test_add_func("/cudalibs/windows", test_windows);
-  g_test_add_func("/cudalibs/windows-of-other-types", test_windows_of_other_types);
-  g_test_add_func("/cudalibs/old-softmax", test_old_softmax);
-  g_test_add_func("/cudalibs/residual-block", test_residual_block);
-  g_test_add_func("/cudalibs/results-that-are-read-inside", test_results_that_are_read_inside);
-  g_test_add_func("/cudalibs/sums-of-branches", test_sums_of_branches);
-  g_test_add_func("/cudalibs/random-graphs", test_random_graphs);
-  g_test_add_func("/cudalibs/reasons", test_reasons);
-  g_test_add_func("/cudalibs/saved-and-loaded", test_saved_and_loaded);
-  g_test_add_func("/cudalibs/wrong-arguments", test_wrong_arguments);
-  g_test_add_func("/cudalibs/damaged-bytes", test_damaged_bytes);
+  g_test_add_func("/cudalibs/missing-cudnn-is-a-reason", test_missing_cudnn_is_a_reason);
+  g_test_add_func("/cudalibs/missing-cublas-is-a-reason", test_missing_cublas_is_a_reason);
+  g_test_add_func("/cudalibs/another-library-is-refused", test_another_library_is_refused);
+  g_test_add_func("/cudalibs/artifact-without-its-library-is-an-error",
+                  test_artifact_without_its_library_is_an_error);
+  g_test_add_func("/cudalibs/products-agree-with-generated-code",
+                  test_products_agree_with_generated_code);
+  g_test_add_func("/cudalibs/products-of-other-types-agree-with-generated-code",
+                  test_products_of_other_types_agree_with_generated_code);
+  g_test_add_func("/cudalibs/windows-agree-with-generated-code",
+                  test_windows_agree_with_generated_code);
+  g_test_add_func("/cudalibs/windows-of-other-types-agree-with-generated-code",
+                  test_windows_of_other_types_agree_with_generated_code);
+  g_test_add_func("/cudalibs/old-softmax-is-over-all-dimensions-from-its-axis-on",
+                  test_old_softmax_is_over_all_dimensions_from_its_axis_on);
+  g_test_add_func("/cudalibs/residual-block-is-claimed-and-right",
+                  test_residual_block_is_claimed_and_right);
+  g_test_add_func("/cudalibs/outputs-that-a-part-also-reads-are-right",
+                  test_outputs_that_a_part_also_reads_are_right);
+  g_test_add_func("/cudalibs/sums-of-two-convolutions-are-right",
+                  test_sums_of_two_convolutions_are_right);
+  g_test_add_func("/cudalibs/random-graphs-agree-with-generated-code",
+                  test_random_graphs_agree_with_generated_code);
+  g_test_add_func("/cudalibs/unsupported-nodes-are-declined-with-the-reason",
+                  test_unsupported_nodes_are_declined_with_the_reason);
+  g_test_add_func("/cudalibs/saved-part-is-loaded-and-runs", test_saved_part_is_loaded_and_runs);
+  g_test_add_func("/cudalibs/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
+  g_test_add_func("/cudalibs/damaged-bytes-cause-no-access-out-of-bounds",
+                  test_damaged_bytes_cause_no_access_out_of_bounds);
   g_test_add_func("/cudalibs/every-call-may-fail", test_every_call_may_fail);
-  g_test_add_func("/cudalibs/out-of-memory", test_out_of_memory);
-  g_test_add_func("/cudalibs/lost-device", test_lost_device);
-  g_test_add_func("/cudalibs/unsupported-at-once", test_unsupported_at_once);
-  g_test_add_func("/cudalibs/tf32", test_tf32);
+  g_test_add_func("/cudalibs/exhausted-memory-is-an-error-that-passes",
+                  test_exhausted_memory_is_an_error_that_passes);
+  g_test_add_func("/cudalibs/lost-device-is-an-error", test_lost_device_is_an_error);
+  g_test_add_func("/cudalibs/unsupported-call-is-replaced-by-several",
+                  test_unsupported_call_is_replaced_by_several);
+  g_test_add_func("/cudalibs/tf32-is-used-only-on-demand", test_tf32_is_used_only_on_demand);
   g_test_add_func("/cudalibs/recording-is-refused", test_recording_is_refused);
-  g_test_add_func("/cudalibs/threads", test_threads);
+  g_test_add_func("/cudalibs/threads-share-a-part", test_threads_share_a_part);
   return g_test_run();
 }

@@ -141,7 +141,7 @@ typedef struct Layer {
   const char *op, *input, *weights, *bias, *attrs;
 } Layer;
 
-static void test_layers(void) {
+static void test_layers_agree_with_generated_code(void) {
   static const Layer layers[] = {
       {"Conv", "1x3x11x13", "8x3x3x3", NULL, "pads=1,1,1,1"},
       {"Conv", "2x16x9x9", "32x16x3x3", "32", "strides=2,2 pads=0,1,1,0"},
@@ -194,7 +194,7 @@ static void test_layers(void) {
  * primitives for. */
 static const int64_t sizes[] = {1, 3, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 1, 3};
 
-static void test_open_extents(void) {
+static void test_layers_with_open_extents_agree_with_generated_code(void) {
   static const Layer layers[] = {
       {"Conv", "Nx3xHxW", "8x3x3x3", "8", "pads=1,1,1,1"},
       {"Conv", "Nx4xHxW", "6x2x3x2", NULL, "group=2 strides=2,3 pads=0,1,1,0 dilations=1,2"},
@@ -264,18 +264,18 @@ static OnnxBuilder *residual_model(void) {
   return residual_model_of("1x3x16x16");
 }
 
-static void test_residual_block(void) {
+static void test_residual_block_is_claimed_and_right(void) {
   check("residual block", residual_model(), 11.0 / 12);
 }
 
-static void test_open_residual_block(void) {
+static void test_open_residual_block_is_claimed_and_right(void) {
   check_sizes("residual block of N images", residual_model_of("Nx3x16x16"), 11.0 / 12, sizes,
               G_N_ELEMENTS(sizes));
 }
 
 /* Nodes of a part read a result that is also an output of the part: the result is in the caller's
  * memory, or also in the part's memory. */
-static void test_results_that_are_read_inside(void) {
+static void test_outputs_that_a_part_also_reads_are_right(void) {
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x8x9x9");
   onnx_floats(builder, "w", "8x8x3x3");
@@ -291,7 +291,7 @@ static void test_results_that_are_read_inside(void) {
 }
 
 /* One Add reads two convolutions, or two products: only one of them includes the Add. */
-static void test_sums_of_parallel_branches(void) {
+static void test_sums_of_parallel_branches_are_right(void) {
   for (int is_product = 0; is_product < 2; is_product++)
     for (int has_relu = 0; has_relu < 2; has_relu++) {
       OnnxBuilder *builder = onnx_builder_new();
@@ -316,7 +316,7 @@ static uint32_t next_random(uint32_t *state) {
 }
 
 /* Layers of one shape that read earlier layers at random; oneDNN does not support some of them. */
-static void test_random_graphs(void) {
+static void test_random_graphs_agree_with_generated_code(void) {
   static const char *const ops[] = {"Conv", "Conv", "Relu", "Add", "MaxPool", "Neg", "Softmax"};
   for (uint32_t seed = 1; seed <= 10; seed++) {
     OnnxBuilder *builder = onnx_builder_new();
@@ -345,7 +345,7 @@ static void test_random_graphs(void) {
   }
 }
 
-static void test_digits(void) {
+static void test_digits_agree_with_generated_code(void) {
   char *path = g_build_filename(g_getenv("top_srcdir"), "examples/digits/digits.onnx", NULL);
   GString *report = g_string_new(NULL);
   const BpInputShape shape = {"image", (const int64_t[]){2, 1, 28, 28}, 4};
@@ -365,7 +365,7 @@ static void test_digits(void) {
 }
 
 /* Unsupported nodes are not claimed, with the reason. */
-static void test_reasons(void) {
+static void test_unsupported_nodes_are_declined_with_the_reason(void) {
   static const struct {
     const char *op, *inputs, *attrs, *why;
   } cases[] = {
@@ -401,7 +401,7 @@ static void test_reasons(void) {
 
 /* ---- Artifacts --------------------------------------------------------------------------- */
 
-static void test_saved_and_loaded(void) {
+static void test_saved_part_is_loaded_and_runs(void) {
   OnnxBuilder *builder = residual_model();
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
@@ -453,7 +453,7 @@ static BpModule *compile_part(OnnxBuilder *builder) {
 }
 
 /* Calls the function of a part directly: arguments that it would misread are errors. */
-static void test_wrong_arguments(void) {
+static void test_wrong_arguments_are_errors(void) {
   const BpTensorView right = {.device = {BP_DEVICE_CPU, 0},
                               .ndim = 2,
                               .dtype = {BP_DTYPE_FLOAT, 32, 1},
@@ -528,7 +528,7 @@ static int ask_for_function(const char *bytes, size_t size) {
 
 /* Invalid sizes of a window are errors, for each of the numbers and each extreme. The module's one
  * step is found by its kernel and strides, which no other bytes repeat. */
-static void test_windows_out_of_range(void) {
+static void test_windows_out_of_range_are_errors(void) {
   static const int64_t extremes[] = {INT64_MIN, INT64_MAX, INT32_MIN, (int64_t)INT32_MAX + 1, 7};
   OnnxBuilder *builder = onnx_builder_new();
   onnx_input(builder, "x", ONNX_FLOAT, "1x4x17x19");
@@ -560,7 +560,7 @@ static void test_windows_out_of_range(void) {
 
 /* For every changed byte of a saved module, and for every truncation, loading it and asking for its
  * function gives an error or a function. */
-static void test_damaged_bytes(void) {
+static void test_damaged_bytes_are_no_crash(void) {
   BpModule *part = compile_part(residual_model());
   BpOwnedBytes bytes = {0};
   if (bp_module_save_to_bytes(part, &bytes))
@@ -702,7 +702,7 @@ static GArray *expected_of(const Layer *l, BpTensor **output) {
   return want;
 }
 
-static void test_operators(void) {
+static void test_operators_agree_with_generated_code(void) {
   static const Layer layers[] = {
       {"Conv", "2x16x9x9", "32x16x3x3", "32", "strides=2,2 pads=0,1,1,0"},
       {"Conv", "1x8x12x12", "16x4x3x3", NULL, "group=2 dilations=2,2"},
@@ -736,7 +736,7 @@ static void test_operators(void) {
 }
 
 /* Malformed calls are errors that name the fault, and unsupported operators are NotImplemented. */
-static void test_operators_refuse(void) {
+static void test_operators_refuse_wrong_calls(void) {
   const int64_t shape[] = {5, 9};
   BpTensor *output = make_tensor(shape, 2), *other = make_tensor((int64_t[]){5, 8}, 2);
   BpTensor *a = make_tensor((int64_t[]){5, 7}, 2), *b = make_tensor((int64_t[]){7, 9}, 2);
@@ -780,7 +780,7 @@ static void test_operators_refuse(void) {
 }
 
 /* An ignored attribute, or invented padding, would make the result wrong. */
-static void test_operators_refuse_attributes(void) {
+static void test_operators_refuse_unknown_attributes(void) {
   static const struct {
     Layer layer;
     const char *output, *kind, *text;
@@ -837,21 +837,30 @@ static void test_operators_refuse_attributes(void) {
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/dnnl/layers", test_layers);
-  g_test_add_func("/dnnl/open_extents", test_open_extents);
-  g_test_add_func("/dnnl/residual_block", test_residual_block);
-  g_test_add_func("/dnnl/open_residual_block", test_open_residual_block);
-  g_test_add_func("/dnnl/results_that_are_read_inside", test_results_that_are_read_inside);
-  g_test_add_func("/dnnl/sums_of_parallel_branches", test_sums_of_parallel_branches);
-  g_test_add_func("/dnnl/random_graphs", test_random_graphs);
-  g_test_add_func("/dnnl/digits", test_digits);
-  g_test_add_func("/dnnl/reasons", test_reasons);
-  g_test_add_func("/dnnl/saved_and_loaded", test_saved_and_loaded);
-  g_test_add_func("/dnnl/wrong_arguments", test_wrong_arguments);
-  g_test_add_func("/dnnl/windows_out_of_range", test_windows_out_of_range);
-  g_test_add_func("/dnnl/damaged_bytes", test_damaged_bytes);
-  g_test_add_func("/dnnl/operators", test_operators);
-  g_test_add_func("/dnnl/operators_refuse", test_operators_refuse);
-  g_test_add_func("/dnnl/operators_refuse_attributes", test_operators_refuse_attributes);
+  g_test_add_func("/dnnl/layers-agree-with-generated-code", test_layers_agree_with_generated_code);
+  g_test_add_func("/dnnl/layers-with-open-extents-agree-with-generated-code",
+                  test_layers_with_open_extents_agree_with_generated_code);
+  g_test_add_func("/dnnl/residual-block-is-claimed-and-right",
+                  test_residual_block_is_claimed_and_right);
+  g_test_add_func("/dnnl/open-residual-block-is-claimed-and-right",
+                  test_open_residual_block_is_claimed_and_right);
+  g_test_add_func("/dnnl/outputs-that-a-part-also-reads-are-right",
+                  test_outputs_that_a_part_also_reads_are_right);
+  g_test_add_func("/dnnl/sums-of-parallel-branches-are-right",
+                  test_sums_of_parallel_branches_are_right);
+  g_test_add_func("/dnnl/random-graphs-agree-with-generated-code",
+                  test_random_graphs_agree_with_generated_code);
+  g_test_add_func("/dnnl/digits-agree-with-generated-code", test_digits_agree_with_generated_code);
+  g_test_add_func("/dnnl/unsupported-nodes-are-declined-with-the-reason",
+                  test_unsupported_nodes_are_declined_with_the_reason);
+  g_test_add_func("/dnnl/saved-part-is-loaded-and-runs", test_saved_part_is_loaded_and_runs);
+  g_test_add_func("/dnnl/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
+  g_test_add_func("/dnnl/windows-out-of-range-are-errors", test_windows_out_of_range_are_errors);
+  g_test_add_func("/dnnl/damaged-bytes-are-no-crash", test_damaged_bytes_are_no_crash);
+  g_test_add_func("/dnnl/operators-agree-with-generated-code",
+                  test_operators_agree_with_generated_code);
+  g_test_add_func("/dnnl/operators-refuse-wrong-calls", test_operators_refuse_wrong_calls);
+  g_test_add_func("/dnnl/operators-refuse-unknown-attributes",
+                  test_operators_refuse_unknown_attributes);
   return g_test_run();
 }

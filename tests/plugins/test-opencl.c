@@ -12,7 +12,7 @@ static gboolean has_device(void) {
 
 /* ---- Device and memory ------------------------------------------------------------------- */
 
-static void test_attributes(void) {
+static void test_attributes_have_their_values(void) {
   if (!has_device())
     return;
   static const int32_t ints[] = {BP_ATTR_MAX_THREADS_PER_BLOCK, BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK,
@@ -39,12 +39,12 @@ static void test_attributes(void) {
   bp_object_release(target);
 }
 
-static void test_copies(void) {
+static void test_copies_are_exact(void) {
   if (has_device())
     assert_copies(CL0);
 }
 
-static void test_allocation_failures(void) {
+static void test_impossible_allocations_are_errors(void) {
   if (has_device())
     assert_allocations_are_checked(CL0, "opencl");
 }
@@ -107,7 +107,7 @@ static BpFunction *scale_by_hand(void) {
   return scale;
 }
 
-static void test_kernel_by_hand(void) {
+static void test_kernel_written_by_hand_runs(void) {
   if (!has_device())
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -133,7 +133,7 @@ static void test_handles_are_checked(void) {
   bp_object_release(scale);
 }
 
-static void test_views_and_streams(void) {
+static void test_views_begin_at_their_offset_on_any_stream(void) {
   if (!has_device())
     return;
   BpValue alignment, args[5], result;
@@ -167,7 +167,7 @@ static void test_views_and_streams(void) {
   g_free(data);
 }
 
-static void test_launch_errors(void) {
+static void test_wrong_launches_are_errors(void) {
   if (!has_device())
     return;
   float data[8] = {0};
@@ -185,7 +185,7 @@ static void test_launch_errors(void) {
   bp_object_release(tensor);
 }
 
-static void test_bad_source(void) {
+static void test_rejected_source_is_quoted_with_line_numbers(void) {
   if (!has_device())
     return;
   BpModule *module = load_by_hand("/* one */\n/* two */\n"
@@ -212,7 +212,7 @@ static void run_add_one(BpModule *module) {
     g_assert_cmpfloat(data[i], ==, 7);
 }
 
-static void test_kernel_from_ir(void) {
+static void test_kernel_from_ir_runs(void) {
   if (!has_device())
     return;
   BpModule *module = build_text(ADD_ONE, "opencl");
@@ -249,14 +249,14 @@ static void test_halves_are_a_type_where_the_target_has_them(void) {
   bp_object_release(target);
 }
 
-static void test_vectors_that_the_language_lacks(void) {
+static void test_vectors_that_the_language_lacks_are_refused(void) {
   bp_object_release(bp_target_parse("opencl -vector_bits=512"));
   g_assert_null(bp_target_parse("opencl -vector_bits=1024"));
   assert_error(BP_ERROR_VALUE, "target opencl: -vector_bits=1024: it is from 0 to 512");
 }
 
 /* Work queued between start and stop took time, on either of two streams at once. */
-static void test_timers(void) {
+static void test_timers_measure_queued_work(void) {
   if (!has_device())
     return;
   const BpTimerApi *api =
@@ -280,7 +280,7 @@ static void test_timers(void) {
   bp_object_release(module);
 }
 
-static void test_bytes(void) {
+static void test_saved_module_is_loaded_and_runs(void) {
   BpModule *module = build_text(ADD_ONE, "opencl");
   BpModule *loaded = through_bytes(module, "opencl");
   bp_object_release(module);
@@ -379,7 +379,7 @@ static void test_unknown_choice_of_binaries_is_told(void) {
   cache_end(&cache, "opencl");
 }
 
-static void test_without_cache(void) {
+static void test_unusable_cache_is_a_warning(void) {
   if (!g_test_subprocess()) {
     if (has_device())
       run_again_with("BACKPLANE_OPENCL_BINARIES", "1");
@@ -393,7 +393,7 @@ static void test_without_cache(void) {
   cache_end(&cache, "opencl");
 }
 
-static void test_source(void) {
+static void test_module_has_its_source(void) {
   BpModule *module = build_text(ADD_ONE, "opencl");
   BpOwnedBytes text;
   assert_ok(bp_module_get_source(module, "cl", &text));
@@ -404,7 +404,7 @@ static void test_source(void) {
 
 /* ---- With and without the driver --------------------------------------------------------- */
 
-static void test_without_library(void) {
+static void test_missing_library_is_named(void) {
   if (!g_test_subprocess()) {
     run_again_with("BACKPLANE_OPENCL_LIBRARY", "/no/such/libOpenCL.so");
     return;
@@ -415,7 +415,7 @@ static void test_without_library(void) {
   bp_object_release(module);
 }
 
-static void test_without_driver(void) {
+static void test_missing_driver_is_named_with_the_remedy(void) {
   if (g_test_subprocess())
     assert_none(BP_DEVICE_OPENCL, "OCL_ICD_VENDORS=/no/such/folder",
                 "are set, which may be why: no OpenCL driver is installed; install");
@@ -423,21 +423,21 @@ static void test_without_driver(void) {
     run_again_with("OCL_ICD_VENDORS", "/no/such/folder");
 }
 
-static void test_driver_without_device(void) {
+static void test_driver_without_device_is_named(void) {
   if (g_test_subprocess())
     assert_none(BP_DEVICE_OPENCL, "POCL_DEVICES=none", "clinfo");
   else if (has_device())
     run_again_with("POCL_DEVICES", "none");
 }
 
-static void test_driver_without_cache(void) {
+static void test_missing_cache_folder_of_pocl_is_named(void) {
   if (g_test_subprocess())
     assert_none(BP_DEVICE_OPENCL, "PoCL", "set POCL_CACHE_DIR");
   else if (has_device())
     run_again_with("POCL_CACHE_DIR", "/dev/null/none");
 }
 
-static void test_fork(void) {
+static void test_child_of_a_fork_gets_errors(void) {
   if (!g_test_subprocess()) {
     if (has_device()) {
       g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
@@ -459,7 +459,7 @@ static void test_fork(void) {
 
 /* ---- Several devices, and their limits --------------------------------------------------- */
 
-static void test_two_devices(void) {
+static void test_each_of_two_devices_has_its_own_memory(void) {
   const BpDevice other = {BP_DEVICE_OPENCL, 1};
   int32_t count = 0;
   assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, NULL));
@@ -481,7 +481,7 @@ static void test_index_is_checked(void) {
   assert_index_is_checked(BP_DEVICE_OPENCL);
 }
 
-static void test_limits_of_the_device(void) {
+static void test_launches_beyond_the_limits_are_refused(void) {
   if (!has_device())
     return;
   float data[8] = {0};
@@ -504,7 +504,7 @@ static void test_limits_of_the_device(void) {
   bp_object_release(tensor);
 }
 
-static void test_too_much_shared_memory(void) {
+static void test_too_much_shared_memory_is_refused(void) {
   if (!has_device())
     return;
   float data[8] = {0};
@@ -528,35 +528,44 @@ static void test_too_much_shared_memory(void) {
 int main(int argc, char **argv) {
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices */
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/opencl/without-library", test_without_library);
-  g_test_add_func("/opencl/without-driver", test_without_driver);
-  g_test_add_func("/opencl/driver-without-device", test_driver_without_device);
-  g_test_add_func("/opencl/driver-without-cache", test_driver_without_cache);
-  g_test_add_func("/opencl/fork", test_fork);
-  g_test_add_func("/opencl/two-devices", test_two_devices);
+  g_test_add_func("/opencl/missing-library-is-named", test_missing_library_is_named);
+  g_test_add_func("/opencl/missing-driver-is-named-with-the-remedy",
+                  test_missing_driver_is_named_with_the_remedy);
+  g_test_add_func("/opencl/driver-without-device-is-named", test_driver_without_device_is_named);
+  g_test_add_func("/opencl/missing-cache-folder-of-pocl-is-named",
+                  test_missing_cache_folder_of_pocl_is_named);
+  g_test_add_func("/opencl/child-of-a-fork-gets-errors", test_child_of_a_fork_gets_errors);
+  g_test_add_func("/opencl/each-of-two-devices-has-its-own-memory",
+                  test_each_of_two_devices_has_its_own_memory);
   g_test_add_func("/opencl/index-is-checked", test_index_is_checked);
-  g_test_add_func("/opencl/limits-of-the-device", test_limits_of_the_device);
-  g_test_add_func("/opencl/too-much-shared-memory", test_too_much_shared_memory);
-  g_test_add_func("/opencl/attributes", test_attributes);
-  g_test_add_func("/opencl/copies", test_copies);
-  g_test_add_func("/opencl/allocation-failures", test_allocation_failures);
+  g_test_add_func("/opencl/launches-beyond-the-limits-are-refused",
+                  test_launches_beyond_the_limits_are_refused);
+  g_test_add_func("/opencl/too-much-shared-memory-is-refused",
+                  test_too_much_shared_memory_is_refused);
+  g_test_add_func("/opencl/attributes-have-their-values", test_attributes_have_their_values);
+  g_test_add_func("/opencl/copies-are-exact", test_copies_are_exact);
+  g_test_add_func("/opencl/impossible-allocations-are-errors",
+                  test_impossible_allocations_are_errors);
   g_test_add_func("/opencl/copies-are-checked", test_copies_are_checked);
   g_test_add_func("/opencl/handles-are-checked", test_handles_are_checked);
-  g_test_add_func("/opencl/kernel-by-hand", test_kernel_by_hand);
-  g_test_add_func("/opencl/views-and-streams", test_views_and_streams);
-  g_test_add_func("/opencl/timers", test_timers);
-  g_test_add_func("/opencl/launch-errors", test_launch_errors);
-  g_test_add_func("/opencl/bad-source", test_bad_source);
+  g_test_add_func("/opencl/kernel-written-by-hand-runs", test_kernel_written_by_hand_runs);
+  g_test_add_func("/opencl/views-begin-at-their-offset-on-any-stream",
+                  test_views_begin_at_their_offset_on_any_stream);
+  g_test_add_func("/opencl/timers-measure-queued-work", test_timers_measure_queued_work);
+  g_test_add_func("/opencl/wrong-launches-are-errors", test_wrong_launches_are_errors);
+  g_test_add_func("/opencl/rejected-source-is-quoted-with-line-numbers",
+                  test_rejected_source_is_quoted_with_line_numbers);
   g_test_add_func("/opencl/halves-are-a-type-where-the-target-has-them",
                   test_halves_are_a_type_where_the_target_has_them);
-  g_test_add_func("/opencl/vectors-that-the-language-lacks", test_vectors_that_the_language_lacks);
-  g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);
-  g_test_add_func("/opencl/bytes", test_bytes);
-  g_test_add_func("/opencl/source", test_source);
+  g_test_add_func("/opencl/vectors-that-the-language-lacks-are-refused",
+                  test_vectors_that_the_language_lacks_are_refused);
+  g_test_add_func("/opencl/kernel-from-ir-runs", test_kernel_from_ir_runs);
+  g_test_add_func("/opencl/saved-module-is-loaded-and-runs", test_saved_module_is_loaded_and_runs);
+  g_test_add_func("/opencl/module-has-its-source", test_module_has_its_source);
   g_test_add_func("/opencl/binaries-are-kept", test_binaries_are_kept);
   g_test_add_func("/opencl/binaries-may-be-left-alone", test_binaries_may_be_left_alone);
   g_test_add_func("/opencl/unknown-choice-of-binaries-is-told",
                   test_unknown_choice_of_binaries_is_told);
-  g_test_add_func("/opencl/without-cache", test_without_cache);
+  g_test_add_func("/opencl/unusable-cache-is-a-warning", test_unusable_cache_is_a_warning);
   return g_test_run();
 }

@@ -25,7 +25,7 @@ static gboolean has_compiler(void) {
 
 /* ---- Device and memory ------------------------------------------------------------------- */
 
-static void test_attributes(void) {
+static void test_attributes_have_their_values(void) {
   if (!has_device())
     return;
   static const int32_t ints[] = {BP_ATTR_MAX_THREADS_PER_BLOCK,
@@ -88,7 +88,7 @@ static void check_large_copies(void) {
   g_free(to);
 }
 
-static void test_copies(void) {
+static void test_copies_are_exact(void) {
   if (!has_device())
     return;
   assert_copies(VK0);
@@ -109,7 +109,7 @@ static void test_copies_are_checked(void) {
   assert_ok(bp_device_free(VK0, NULL));
 }
 
-static void test_allocation_failures(void) {
+static void test_impossible_allocations_are_errors(void) {
   if (!has_device())
     return;
   void *held[64] = {NULL};
@@ -127,7 +127,7 @@ static void test_allocation_failures(void) {
 }
 
 /* Buffers share blocks of memory, which are split and joined. */
-static void test_many_buffers(void) {
+static void test_many_buffers_do_not_overlap(void) {
   if (!has_device())
     return;
   void *handles[500];
@@ -186,7 +186,7 @@ static gboolean can_run(void) {
   return has_device() && has_compiler();
 }
 
-static void test_kernels(void) {
+static void test_kernel_scales_a_tensor(void) {
   if (!can_run())
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -212,7 +212,7 @@ static void test_handles_are_checked(void) {
   bp_object_release(scale);
 }
 
-static void test_scalars_of_all_widths(void) {
+static void test_scalars_of_all_widths_arrive_in_full(void) {
   if (!can_run())
     return;
   float data[4] = {0};
@@ -236,7 +236,7 @@ static void test_scalars_of_all_widths(void) {
   bp_object_release(tensor);
 }
 
-static void test_views_and_streams(void) {
+static void test_views_begin_at_their_offset_on_any_stream(void) {
   if (!can_run())
     return;
   BpValue alignment, args[5], result;
@@ -273,7 +273,7 @@ static void test_views_and_streams(void) {
 }
 
 /* Queues more launches than the batches of a stream hold, without waiting in between. */
-static void test_many_launches(void) {
+static void test_more_launches_than_a_batch_holds_run(void) {
   if (!can_run())
     return;
   float data[8] = {0};
@@ -314,7 +314,7 @@ static void *work_in_thread(void *scale) {
   return NULL;
 }
 
-static void test_threads(void) {
+static void test_threads_launch_at_once(void) {
   if (!can_run())
     return;
   pthread_t threads[4];
@@ -326,18 +326,18 @@ static void test_threads(void) {
   bp_object_release(scale);
 }
 
-static void test_staged_copies(void) {
+static void test_staged_copies_are_exact(void) {
   if (g_test_subprocess()) {
     assert_copies(VK0);
     check_large_copies();
     if (has_compiler())
-      test_threads();
+      test_threads_launch_at_once();
   } else if (has_device()) {
     run_again_with("BACKPLANE_VULKAN_STAGING", "1");
   }
 }
 
-static void test_timers(void) {
+static void test_timers_measure_queued_work(void) {
   if (!can_run())
     return;
   const BpTimerApi *api =
@@ -367,7 +367,7 @@ static void test_timers(void) {
 
 /* ---- Refused launches -------------------------------------------------------------------- */
 
-static void test_launch_errors(void) {
+static void test_wrong_launches_are_errors(void) {
   if (!can_run())
     return;
   float data[8] = {0};
@@ -386,7 +386,7 @@ static void test_launch_errors(void) {
   bp_object_release(tensor);
 }
 
-static void test_limits_of_the_device(void) {
+static void test_launches_beyond_the_limits_are_refused(void) {
   if (!can_run())
     return;
   BpFunction *wide =
@@ -416,7 +416,7 @@ static void test_limits_of_the_device(void) {
 
 /* ---- Modules ----------------------------------------------------------------------------- */
 
-static void test_bytes(void) {
+static void test_saved_module_is_loaded_and_runs(void) {
   if (!has_compiler())
     return;
   BpModule *built = build_text(kernels, "vulkan");
@@ -438,7 +438,7 @@ static void test_bytes(void) {
 }
 
 /* Bytes with one changed bit are read or refused. */
-static void test_damaged_bytes(void) {
+static void test_damaged_bytes_are_read_or_refused(void) {
   if (!has_compiler())
     return;
   BpModule *module = build_text(kernels, "vulkan");
@@ -482,7 +482,7 @@ static char *two_drivers(void) {
   return list;
 }
 
-static void test_two_devices(void) {
+static void test_each_of_two_devices_has_its_own_memory(void) {
   if (g_test_subprocess()) {
     const BpDevice other = {BP_DEVICE_VULKAN, 1};
     int32_t count = 0;
@@ -555,7 +555,7 @@ static void test_binaries_are_kept(void) {
   cache_end(&cache, "vulkan");
 }
 
-static void test_without_cache(void) {
+static void test_unusable_cache_is_a_warning(void) {
   if (!g_test_subprocess()) {
     if (can_run())
       run_again_with("BACKPLANE_CACHE_DIR", "/proc/nothing");
@@ -568,7 +568,7 @@ static void test_without_cache(void) {
   bp_log_set_callback(NULL, NULL);
 }
 
-static void test_source(void) {
+static void test_module_has_its_source(void) {
   if (!has_compiler())
     return;
   BpModule *module = build_text(kernels, "vulkan");
@@ -615,7 +615,7 @@ static void test_binaries_are_valid(void) {
 
 /* ---- Missing requirements ---------------------------------------------------------------- */
 
-static void test_without_library(void) {
+static void test_missing_library_is_named(void) {
   if (g_test_subprocess())
     assert_none(BP_DEVICE_VULKAN,
                 "loader that BACKPLANE_VULKAN_LIBRARY=/no/such/libvulkan.so names cannot be opened",
@@ -625,7 +625,7 @@ static void test_without_library(void) {
 }
 
 /* A driver without its hardware, such as Mesa's driver for AMD GPUs. */
-static void test_driver_without_device(void) {
+static void test_driver_without_device_is_named(void) {
   static const char manifest[] = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
   if (g_test_subprocess())
     assert_none(BP_DEVICE_VULKAN, "that has a device", "install");
@@ -635,7 +635,7 @@ static void test_driver_without_device(void) {
     run_again_with("VK_DRIVER_FILES", manifest);
 }
 
-static void test_without_driver(void) {
+static void test_missing_driver_is_named_with_the_remedy(void) {
   if (g_test_subprocess()) {
     assert_none(BP_DEVICE_VULKAN, "no Vulkan driver", "install");
     assert_none(BP_DEVICE_VULKAN, "VK_DRIVER_FILES=/no/such/icd.json, VK_ICD_FILENAMES=",
@@ -658,7 +658,7 @@ static void build_fails(const char *kind, const char *message) {
   bp_object_release(module);
 }
 
-static void test_without_compiler(void) {
+static void test_missing_compiler_is_an_error_with_the_remedy(void) {
   if (g_test_subprocess())
     build_fails(BP_ERROR_COMPILE, "install it, or name it in BACKPLANE_GLSLC");
   else
@@ -666,7 +666,7 @@ static void test_without_compiler(void) {
 }
 
 /* An error shows the source with its lines. */
-static void test_compiler_that_fails(void) {
+static void test_failed_compiler_is_an_error_with_the_source(void) {
   if (g_test_subprocess())
     build_fails(BP_ERROR_COMPILE, "    1  #version");
   else
@@ -674,7 +674,7 @@ static void test_compiler_that_fails(void) {
 }
 
 /* float16 is added directly if the target has it, and as float32 otherwise. */
-static void test_halves(void) {
+static void test_float16_is_added_with_and_without_the_type(void) {
   static const char text[] =
       "(module (function \"f\" (buffer X float16 global 4)"
       " (for t:int64 0 4 bound \"threadIdx.x\" (store X t (add (load X t) (load X t))))))";
@@ -698,7 +698,7 @@ static void test_halves(void) {
   }
 }
 
-static void test_types_that_the_target_lacks(void) {
+static void test_types_that_the_target_lacks_are_refused(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer X float64 global 4)"
                                       " (store X 0 (add (load X 1) 1:float64))))");
   BpTarget *target = bp_target_parse("vulkan -supports_float64=false");
@@ -708,7 +708,7 @@ static void test_types_that_the_target_lacks(void) {
   bp_object_release(module);
 }
 
-/* Without 64-bit integers the same kernels use 32-bit indices. */
+/* For a device without 64-bit integers, kernels use 32-bit indices. */
 static void test_indices_without_int64(void) {
   static const char text[] =
       "(module (function \"f\" (buffer X float32 global 8 33) (buffer P int32 global 8)"
@@ -730,7 +730,7 @@ static void test_indices_without_int64(void) {
     assert_text_agrees(text, target);
 }
 
-static void test_targets_that_contradict_themselves(void) {
+static void test_targets_that_contradict_themselves_are_refused(void) {
   static const char *const texts[] = {
       "vulkan -supports_int16=false -supports_float16=true",
       "{\"kind\":\"vulkan\",\"supports_float16\":true,\"supports_int16\":false}"};
@@ -879,7 +879,7 @@ static void test_functions_of_float64(void) {
 
 /* ---- Together with other APIs ------------------------------------------------------------ */
 
-static void test_fork(void) {
+static void test_child_of_a_fork_gets_errors(void) {
   if (g_test_subprocess()) {
     assert_copies(VK0);
     BpFunction *scale = build_function(kernels, "scale");
@@ -897,45 +897,57 @@ static void test_fork(void) {
 }
 
 static void add_device_tests(void) {
-  g_test_add_func("/vulkan/attributes", test_attributes);
-  g_test_add_func("/vulkan/copies", test_copies);
+  g_test_add_func("/vulkan/attributes-have-their-values", test_attributes_have_their_values);
+  g_test_add_func("/vulkan/copies-are-exact", test_copies_are_exact);
   g_test_add_func("/vulkan/copies-are-checked", test_copies_are_checked);
   g_test_add_func("/vulkan/handles-are-checked", test_handles_are_checked);
-  g_test_add_func("/vulkan/allocation-failures", test_allocation_failures);
-  g_test_add_func("/vulkan/many-buffers", test_many_buffers);
-  g_test_add_func("/vulkan/kernels", test_kernels);
-  g_test_add_func("/vulkan/scalars-of-all-widths", test_scalars_of_all_widths);
-  g_test_add_func("/vulkan/views-and-streams", test_views_and_streams);
-  g_test_add_func("/vulkan/many-launches", test_many_launches);
+  g_test_add_func("/vulkan/impossible-allocations-are-errors",
+                  test_impossible_allocations_are_errors);
+  g_test_add_func("/vulkan/many-buffers-do-not-overlap", test_many_buffers_do_not_overlap);
+  g_test_add_func("/vulkan/kernel-scales-a-tensor", test_kernel_scales_a_tensor);
+  g_test_add_func("/vulkan/scalars-of-all-widths-arrive-in-full",
+                  test_scalars_of_all_widths_arrive_in_full);
+  g_test_add_func("/vulkan/views-begin-at-their-offset-on-any-stream",
+                  test_views_begin_at_their_offset_on_any_stream);
+  g_test_add_func("/vulkan/more-launches-than-a-batch-holds-run",
+                  test_more_launches_than_a_batch_holds_run);
   g_test_add_func("/vulkan/functions_of_float64_are_exact_to_4_units", test_functions_of_float64);
-  g_test_add_func("/vulkan/threads", test_threads);
-  g_test_add_func("/vulkan/timers", test_timers);
-  g_test_add_func("/vulkan/launch-errors", test_launch_errors);
-  g_test_add_func("/vulkan/limits-of-the-device", test_limits_of_the_device);
+  g_test_add_func("/vulkan/threads-launch-at-once", test_threads_launch_at_once);
+  g_test_add_func("/vulkan/timers-measure-queued-work", test_timers_measure_queued_work);
+  g_test_add_func("/vulkan/wrong-launches-are-errors", test_wrong_launches_are_errors);
+  g_test_add_func("/vulkan/launches-beyond-the-limits-are-refused",
+                  test_launches_beyond_the_limits_are_refused);
 }
 
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
-  g_test_add_func("/vulkan/without-library", test_without_library);
-  g_test_add_func("/vulkan/without-driver", test_without_driver);
-  g_test_add_func("/vulkan/without-compiler", test_without_compiler);
-  g_test_add_func("/vulkan/compiler-that-fails", test_compiler_that_fails);
-  g_test_add_func("/vulkan/types-that-the-target-lacks", test_types_that_the_target_lacks);
-  g_test_add_func("/vulkan/targets-that-contradict-themselves",
-                  test_targets_that_contradict_themselves);
+  g_test_add_func("/vulkan/missing-library-is-named", test_missing_library_is_named);
+  g_test_add_func("/vulkan/missing-driver-is-named-with-the-remedy",
+                  test_missing_driver_is_named_with_the_remedy);
+  g_test_add_func("/vulkan/missing-compiler-is-an-error-with-the-remedy",
+                  test_missing_compiler_is_an_error_with_the_remedy);
+  g_test_add_func("/vulkan/failed-compiler-is-an-error-with-the-source",
+                  test_failed_compiler_is_an_error_with_the_source);
+  g_test_add_func("/vulkan/types-that-the-target-lacks-are-refused",
+                  test_types_that_the_target_lacks_are_refused);
+  g_test_add_func("/vulkan/targets-that-contradict-themselves-are-refused",
+                  test_targets_that_contradict_themselves_are_refused);
   g_test_add_func("/vulkan/indices_without_int64_are_int32", test_indices_without_int64);
-  g_test_add_func("/vulkan/halves", test_halves);
-  g_test_add_func("/vulkan/fork", test_fork);
-  g_test_add_func("/vulkan/staged-copies", test_staged_copies);
+  g_test_add_func("/vulkan/float16-is-added-with-and-without-the-type",
+                  test_float16_is_added_with_and_without_the_type);
+  g_test_add_func("/vulkan/child-of-a-fork-gets-errors", test_child_of_a_fork_gets_errors);
+  g_test_add_func("/vulkan/staged-copies-are-exact", test_staged_copies_are_exact);
   add_device_tests();
-  g_test_add_func("/vulkan/bytes", test_bytes);
-  g_test_add_func("/vulkan/damaged-bytes", test_damaged_bytes);
-  g_test_add_func("/vulkan/source", test_source);
-  g_test_add_func("/vulkan/two-devices", test_two_devices);
+  g_test_add_func("/vulkan/saved-module-is-loaded-and-runs", test_saved_module_is_loaded_and_runs);
+  g_test_add_func("/vulkan/damaged-bytes-are-read-or-refused",
+                  test_damaged_bytes_are_read_or_refused);
+  g_test_add_func("/vulkan/module-has-its-source", test_module_has_its_source);
+  g_test_add_func("/vulkan/each-of-two-devices-has-its-own-memory",
+                  test_each_of_two_devices_has_its_own_memory);
   g_test_add_func("/vulkan/index-is-checked", test_index_is_checked);
-  g_test_add_func("/vulkan/driver-without-device", test_driver_without_device);
+  g_test_add_func("/vulkan/driver-without-device-is-named", test_driver_without_device_is_named);
   g_test_add_func("/vulkan/binaries-are-kept", test_binaries_are_kept);
-  g_test_add_func("/vulkan/without-cache", test_without_cache);
+  g_test_add_func("/vulkan/unusable-cache-is-a-warning", test_unusable_cache_is_a_warning);
   g_test_add_func("/vulkan/binaries-are-valid", test_binaries_are_valid);
   return g_test_run();
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Models with If, Loop, Scan and sequences, run from Python beside onnxruntime. A test of its own, to run beside the others.
+# Models with If, Loop, Scan and sequences, run from Python beside onnxruntime. These models are a
+# separate test, which runs beside the other tests.
 set -euo pipefail
 . "$top_srcdir/tests/tap.sh"
 . "$top_srcdir/tests/python/package.sh"

@@ -8,8 +8,8 @@ slow_tests += tests/sdk/test-applications.sh tests/sdk/test-vendor.sh
 EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh \
 	tests/sdk/test-applications.sh tests/sdk/test-vendor.sh tests/sdk/follow-guide.sh
 
-# These tests install this build. To install, libtool links the libraries again in the folder from which the other
-# tests load them, so the installation precedes all tests.
+# The tests of installed files install this build. To install, libtool links the libraries again in
+# the folder from which the other tests load them, so the installation precedes all tests.
 installing_logs = tests/sdk/test-applications.log tests/sdk/test-vendor.log
 tests/sdk/installed:
 	rm -rf $@ && $(MAKE) $(AM_MAKEFLAGS) install DESTDIR='$(abs_top_builddir)/$@'

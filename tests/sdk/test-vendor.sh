@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A vendor uses the installed SDK, without any file of Backplane's source: the test follows the vendor guide to the
-# letter, with Autotools and Meson. It runs in `make check-long`; scripts/check-packages follows the guide with the
-# packages.
+# letter, with Autotools and Meson. test-vendor.sh runs in `make check-long`; scripts/check-packages
+# follows the guide with the packages.
 set -u
 if [ -z "${BP_TEST_LONG-}" ]; then
   echo "1..0 # SKIP in make check-long; scripts/check-packages follows the guide"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let system calls of commands fail once, by strace, or kill the command at the call. A file of the user is whole: the
-old one or the new one. A command that succeeds has written the same files as without faults. Its output is the same,
-too, or names the fault. A command that fails says why, and leaves no other file. Prints TAP. Arguments: build folder,
-model; then --sample, or names of cases, or none for all."""
+old one or the new one. A command that succeeds has written the same files as without faults. The
+command's output is the same, too, or names the fault. A command that fails says why, and leaves no
+other file. Prints TAP. Arguments: build folder, model; then --sample, or names of cases, or none
+for all."""
 
 import errno
 import os
@@ -54,7 +55,8 @@ READERS = {
     "bench": ["bench", "model.so", "--device", "cpu", "--seconds", "0", "--json"],
     "cache": ["cache", "size", "--json"],
 }
-# If one of these calls fails, a folder cannot be read and emptied. A later process removes it.
+# If a call that lists a folder fails, the folder cannot be read and emptied. A later process
+# removes the folder.
 LISTING = ("newfstatat", "getdents64")
 TEMPORARY = r"tmp/|.*\.backplane-[0-9a-f]{16}$"
 

@@ -104,7 +104,7 @@ keeps_others_files() {
     python3 -m json.tool "$work/mine" >/dev/null
 }
 
-# By default the file is in the current directory, and its name has the process' number.
+# By default the trace's file is in the current directory, and its name has the process' number.
 has_a_name_by_default() {
   (mkdir -p "$work/here" && cd "$work/here" && BACKPLANE_LAYERS=trace "$backplane" inspect device cpu >/dev/null &&
     python3 -m json.tool backplane-trace-[0-9]*.json >/dev/null)

@@ -169,7 +169,8 @@ rank_hangs() {
     "$work"/short-*.npy "$work/endless.npy" && grep -qE 'rank [01] on ' "$work/out" && [ "$(find "$work/hangs" -name '*.npz' | wc -l)" -eq 6 ]
 }
 
-# Shapes are open. The last stage reads the input b again, and the first stage computes the output sum.
+# The shapes of the model are open. The last stage reads the input b again, and the first stage
+# computes the output sum.
 pipeline_same_results() {
   local item name
   job 3 "$work/staged/model.onnx" --pipeline 3 --device cpu --output "$work/staged/results" "$work"/staged/short-*.npz >"$work/said" || return 1
@@ -231,14 +232,14 @@ fi
 ok "a missing model is reported once" says_once 1 "/nowhere/model.onnx" job 3 /nowhere/model.onnx --device cpu --output "$work/none" a.npy
 ok "a missing library is reported once" says_once 1 "/nowhere/model.so" job 3 /nowhere/model.so --device cpu --output "$work/none" a.npy
 ok "a missing folder is reported once" says_once 1 "make it first" "$launcher" -n 2 "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/nowhere" a.png
-ok "a wrong command line is said once" says_once 2 "--output FOLDER is missing" job 3 "$digits/digits.onnx" a.png
+ok "a wrong command line is reported once" says_once 2 "--output FOLDER is missing" job 3 "$digits/digits.onnx" a.png
 ok "a device that no rank has is an error" ends_saying 1 "no device fits" job 2 "$digits/digits.onnx" --device cpu:7 --output "$work/none" a.png
 ok "a launcher of another MPI is an error, and nothing is written" launcher_of_another_mpi
 ok "the ranks of a machine take its devices in turn" in_turn
 ok "a model in stages gives the results of one process" pipeline_of_pictures
-ok "more stages than operators are said once" says_once 1 "cannot be cut into 12 stages" job 12 "$digits/digits.onnx" --pipeline 12 --device cpu \
+ok "more stages than operators are reported once" says_once 1 "cannot be cut into 12 stages" job 12 "$digits/digits.onnx" --pipeline 12 --device cpu \
   --output "$work/none" a.png
-ok "a job of another number of ranks than stages is said once" says_once 2 "the job has 2 ranks" job 2 "$digits/digits.onnx" --pipeline 3 \
+ok "a number of ranks that is not the number of stages is reported once" says_once 2 "the job has 2 ranks" job 2 "$digits/digits.onnx" --pipeline 3 \
   --output "$work/none" a.png
 ok "a library in stages is refused" says_once 1 "a library cannot be cut" job 2 "$work/digits.so" --pipeline 2 --output "$work/none" a.png
 if "${BP_TEST_PYTHON:-false}" "$top_srcdir/tests/tools/mpi_items.py" "$work"; then

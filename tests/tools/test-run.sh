@@ -312,7 +312,7 @@ ok empty-list-is-a-value empty_list
 ok pipe-is-no-file refuses_pipes
 ok name-that-is-too-long-for-an-archive-is-an-error names_of_archives
 ok share-is-of-what-a-graph-compiler-claims fails 2 "--require 0.5: it needs --graph-compiler NAME" "$backplane" run "$work/four.onnx" --require 0.5
-# The names of these outputs differ only in characters that file names cannot have.
+# Names of outputs differ only in characters that file names cannot have.
 outputs_keep_apart() {
   local file
   unary Relu 01 "$(part 0a 0802)" a/b a_b a_b.1 "a$(printf '\t')b" >"$work/alike.onnx" && mkdir -p "$work/alike" &&

@@ -3,7 +3,7 @@
 machine.
 
 Writes a list of cases in the format of make_libraries.py. Models for OpenCL are compared with
-TVM's results on the CPU: TVM's wheel compiles for OpenCL and cannot run it."""
+TVM's results on the CPU: TVM's wheel compiles for OpenCL, but cannot run OpenCL."""
 
 import os
 import sys

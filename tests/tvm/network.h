@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small network as TVM up to 0.19 would have compiled it. The network adds p0 to a vector x of
  * four elements, reshapes the sum to a 2x2 matrix, doubles it (output0), sums all elements
- * (output1, a scalar) and tests which are larger than 10 (output2, booleans). Among its nodes are a
- * view, one that flattens its arguments, one with two outputs, and shared storages. */
+ * (output1, a scalar) and tests which elements are larger than 10 (output2, booleans). The network
+ * has a view, a node that flattens its arguments, a node with two outputs, and shared storages. */
 #ifndef BACKPLANE_TESTS_TVM_NETWORK_H
 #define BACKPLANE_TESTS_TVM_NETWORK_H
 
@@ -17,7 +17,7 @@ char *network_json_on_two(int device_type);
 /* The name of the library's function that makes an executor. */
 #define NETWORK_NAME "network"
 
-/* The parameter p0, and one that the graph does not read. */
+/* The parameter p0, and a parameter that the graph does not read. */
 extern const ArtifactParam network_params[2];
 
 /* The source of functions that compute on the CPU. */

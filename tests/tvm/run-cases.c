@@ -17,7 +17,7 @@
  *   error KIND MESSAGE    the call fails with this error; "\n" is a newline
  *   run                   the end of a test
  *
- * The argument is the list. Cases for missing devices are skipped. */
+ * The program's argument is the list of cases. Cases for missing devices are skipped. */
 
 #include <math.h>
 #include <string.h>

@@ -152,7 +152,7 @@ static void load_fails(const char *name, const char *kind, const char *text) {
 
 /* ---- Libraries and files ----------------------------------------------------------------- */
 
-static void test_one_library_has_it_all(void) {
+static void test_one_library_has_the_whole_network(void) {
   const char *const headers[] = {artifact_llvm_header, artifact_c_header};
   for (size_t i = 0; i < G_N_ELEMENTS(headers); i++) {
     clear_folder();
@@ -592,7 +592,7 @@ static gboolean has_device(BpDevice device) {
   return FALSE;
 }
 
-static void test_opencl(void) {
+static void test_graph_runs_on_opencl(void) {
   const BpDevice device = {BP_DEVICE_OPENCL, 0};
   const char *const headers[] = {artifact_llvm_header, artifact_c_header};
   if (!has_device(device))
@@ -622,14 +622,15 @@ static void test_files_for_opencl(void) {
 }
 
 /* The addition runs on a device; all other nodes, inputs and outputs are on the CPU. */
-static void test_two_devices(void) {
+static void test_graph_runs_on_two_devices(void) {
   const BpDevice device = {BP_DEVICE_OPENCL, 0};
   if (!has_device(device))
     return;
   char *code = network_device_code("opencl");
   char *json = network_json_on_two(BP_DEVICE_OPENCL);
   clear_folder();
-  /* All functions for the CPU have these names, except one. */
+  /* The CPU's and the device's functions are called by name, so the device's addition gets another
+   * name than the CPU's. */
   char **parts = g_strsplit(network_device_source, "FN(", -1);
   char *both = g_strconcat(network_cpu_source, parts[0], "static FN(add_on_device) {\n",
                            strchr(parts[1], '\n') + 1,
@@ -700,7 +701,7 @@ static char *compile_cuda(const char *source, const char *arch, const char *what
   return code;
 }
 
-static void test_cuda_in_each_format(void) {
+static void test_cuda_code_runs_in_each_format(void) {
   char *source = network_device_code("cuda");
   size_t size;
   if (!has_device((BpDevice){BP_DEVICE_CUDA, 0})) {
@@ -729,7 +730,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   use_simulation();
   folder = artifact_folder();
-  g_test_add_func("/tvm/graph/one-library-has-it-all", test_one_library_has_it_all);
+  g_test_add_func("/tvm/graph/one-library-has-the-whole-network",
+                  test_one_library_has_the_whole_network);
   g_test_add_func("/tvm/graph/a-library-of-tvm-0.7-is-the-same",
                   test_a_library_of_tvm_0_7_is_the_same);
   g_test_add_func("/tvm/graph/parameters-are-linked-into-the-code",
@@ -747,10 +749,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/tvm/graph/textures-are-refused", test_textures_are_refused);
   g_test_add_func("/tvm/graph/a-library-makes-executors", test_a_library_makes_executors);
   g_test_add_func("/tvm/graph/a-debug-executor-shows-nodes", test_a_debug_executor_shows_nodes);
-  g_test_add_func("/tvm/graph/opencl", test_opencl);
+  g_test_add_func("/tvm/graph/graph-runs-on-opencl", test_graph_runs_on_opencl);
   g_test_add_func("/tvm/graph/files-for-opencl", test_files_for_opencl);
-  g_test_add_func("/tvm/graph/two-devices", test_two_devices);
-  g_test_add_func("/tvm/graph/cuda-in-each-format", test_cuda_in_each_format);
+  g_test_add_func("/tvm/graph/graph-runs-on-two-devices", test_graph_runs_on_two_devices);
+  g_test_add_func("/tvm/graph/cuda-code-runs-in-each-format", test_cuda_code_runs_in_each_format);
   int status = g_test_run();
   remove_artifact_folder(folder);
   return status;

@@ -221,7 +221,7 @@ static void test_many_arguments_are_passed(void) {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-static void test_booleans_are_integers_of_one_bit_there(void) {
+static void test_old_booleans_are_integers_of_one_bit(void) {
   static const char source[] =
       "FN(type) { ret->v_int64 = TENSOR(0)->dtype.code * 100 + TENSOR(0)->dtype.bits;\n"
       "  *ret_code = 0; return 0; }\n"
@@ -429,7 +429,7 @@ static void test_the_entry_is_found_by_its_variable(void) {
 
 /* ---- Half precision ---------------------------------------------------------------------- */
 
-/* By its definition. */
+/* The value of a half-precision number, by the definition of the format. */
 static double half_value(unsigned bits) {
   double magnitude;
   unsigned exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -542,7 +542,7 @@ static void test_device_modules_are_imports_of_the_library(void) {
   }
 }
 
-static void test_device_code_reaches_its_loader_in_the_form_of_today(void) {
+static void test_device_code_reaches_its_loader_in_the_current_form(void) {
   GByteArray *blob = device_blob(1), *expected = g_byte_array_new();
   bp_object_release(open_or_fail(artifact_llvm_header, KERNEL_SOURCE, blob));
   const BpDataType handle = {BP_DTYPE_HANDLE, 64, 1}, int32 = {BP_DTYPE_INT, 32, 1};
@@ -680,8 +680,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/tvm/packed-c/each-type-of-value-has-its-code",
                   test_each_type_of_value_has_its_code);
   g_test_add_func("/tvm/packed-c/many-arguments-are-passed", test_many_arguments_are_passed);
-  g_test_add_func("/tvm/packed-c/booleans-are-integers-of-one-bit-there",
-                  test_booleans_are_integers_of_one_bit_there);
+  g_test_add_func("/tvm/packed-c/old-booleans-are-integers-of-one-bit",
+                  test_old_booleans_are_integers_of_one_bit);
   g_test_add_func("/tvm/packed-c/tensors-begin-where-their-view-does",
                   test_tensors_begin_where_their_view_does);
   g_test_add_func("/tvm/packed-c/tensors-of-another-machine-are-refused",
@@ -704,8 +704,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/tvm/packed-c/half-precision-is-converted", test_half_precision_is_converted);
   g_test_add_func("/tvm/packed-c/device-modules-are-imports-of-the-library",
                   test_device_modules_are_imports_of_the_library);
-  g_test_add_func("/tvm/packed-c/device-code-reaches-its-loader-in-the-form-of-today",
-                  test_device_code_reaches_its_loader_in_the_form_of_today);
+  g_test_add_func("/tvm/packed-c/device-code-reaches-its-loader-in-the-current-form",
+                  test_device_code_reaches_its_loader_in_the_current_form);
   g_test_add_func("/tvm/packed-c/constants-of-external-code-are-refused",
                   test_constants_of_external_code_are_refused);
   g_test_add_func("/tvm/packed-c/what-is-no-device-code-is-named",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The program that deals a model's inputs to the ranks of an MPI job. It is the only file that is
-# linked with MPI.
+# The program that deals a model's inputs to the ranks of an MPI job. backplane-mpi is the only file
+# that is linked with MPI.
 
 bin_PROGRAMS += backplane-mpi
 backplane_mpi_SOURCES = \

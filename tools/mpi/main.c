@@ -69,7 +69,7 @@ static int parse_options(int *argc, char ***argv, Options *options) {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
        "the folder of the results, which must exist", "FOLDER"},
       {"resume", 0, 0, G_OPTION_ARG_NONE, &options->resumes,
-       "leave out the items whose results are there already", NULL},
+       "leave out the items whose results exist", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
        "threads of the host for each rank (default: $BACKPLANE_NUM_THREADS, else its share of the "
        "cores)",
@@ -163,7 +163,8 @@ static int run_command(Rank *rank, int argc, char **argv) {
   return status;
 }
 
-/* Answers commands that need no MPI job without starting one. Returns whether it did. */
+/* Answers commands that need no MPI job without starting one. Returns whether the command was
+ * answered. */
 static gboolean answer_alone(int argc, char **argv, int *status) {
   const char *word = argc > 1 ? argv[1] : "--help";
   *status = EXIT_OK;

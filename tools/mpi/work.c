@@ -11,8 +11,8 @@ void pause_between(gboolean anything_happened, unsigned *microseconds) {
   *microseconds = MIN(*microseconds * 2, 1000);
 }
 
-/* Receives a message of rank 0 or of the previous stage, if there is one. FALSE: it was the
- * last. */
+/* Receives a message of rank 0 or of the previous stage, if there is one. Returns FALSE after the
+ * last message. */
 static gboolean receive(Computer *computer, gboolean *happened) {
   int is_there;
   MPI_Status found;

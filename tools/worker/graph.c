@@ -290,7 +290,7 @@ int worker_graph_compiler(Job *job) {
 
 /* ---- Claiming and compiling -------------------------------------------------------------- */
 
-/* The arguments of both operations. */
+/* The arguments of claiming and of compiling. */
 typedef struct Request {
   const BpGraphCompilerApi *api;
   BpTarget *target;

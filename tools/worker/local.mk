@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The program that runs an isolated plugin. The plugin worker (plugins/worker) starts it and is
-# the other end of its connection.
+# The program that runs an isolated plugin. The plugin worker (plugins/worker) starts this program
+# and is the other end of its connection.
 
 pkglibexec_PROGRAMS += backplane-worker
 backplane_worker_SOURCES = \

@@ -176,8 +176,8 @@ static void set_environment(int is_tried) {
     setenv("BACKPLANE_PLUGIN_DEADLINE", "0", 1);
 }
 
-/* Continues in a child. Without a child the exit status is the errno, by which the host knows the
- * reason. */
+/* Continues in a child process. Without a child the exit status is the errno, by which the host
+ * knows the reason. */
 static void leave_parent(void) {
   pid_t child = fork();
   if (child)

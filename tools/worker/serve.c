@@ -12,7 +12,8 @@
 #define FOREVER INT64_C(3600000000000)
 
 /* The plugin copies chunks that lie one after another at once: each of its copies may wake a thread
- * of the driver, and wait for it. Meanwhile the host has the other half. */
+ * of the driver, and wait for it. While the plugin copies, the host has the other half of the
+ * chunks. */
 #define MOST_CHUNKS (BP_WORKER_CHUNKS / 2)
 
 typedef int (*Handler)(Job *job);
@@ -51,8 +52,8 @@ static void wait_for(BpWorkerChannel *channel, const _Atomic uint32_t *counter, 
 
 /* ---- Parts ------------------------------------------------------------------------------- */
 
-/* Waits until the host has filled or emptied `chunks` chunks of this call. Returns how many it has
- * by then. */
+/* Waits until the host has filled or emptied `chunks` chunks of this call. Returns the number of
+ * filled or emptied chunks. */
 static uint32_t wait_chunks(const Job *job, uint32_t chunks) {
   uint32_t first = job->channel->first_chunk;
   wait_for(job->channel, &job->channel->host_chunks, first, first + chunks);

@@ -2,10 +2,11 @@
 /* A worker whose host is on another machine: requests arrive through one stream of bytes, and
  * answers go back through another.
  *
- * The main thread reads requests. A second thread takes them in the order of the stream: it runs
- * requests that queue work itself, and passes every other request to the thread of its channel,
- * since it may wait. So an answered request sees all work that was queued before it. The main
- * thread runs the request that completes an event, because queued work may wait for that event. */
+ * The main thread reads requests. A second thread takes the requests in the order of the stream: it
+ * runs requests that queue work itself, and passes every other request to the thread of its
+ * channel, since it may wait. So an answered request sees all work that was queued before it. The
+ * main thread runs the request that completes an event, because queued work may wait for that
+ * event. */
 
 #include "worker.h"
 
@@ -283,7 +284,7 @@ static void run_answered(Request *request, char *results) {
              (size_t)(job.out.at - results));
 }
 
-/* Has no results. */
+/* Runs a queued request, which has no results. */
 static void run_queued(Request *request) {
   char results[64];
   Job job = make_job(request);

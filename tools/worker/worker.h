@@ -17,8 +17,8 @@ typedef struct Job {
   uint32_t index;           /* index of the channel */
   uint32_t operation;
   uint32_t first_chunk; /* the worker's counter before this request */
-  uint32_t num_chunks;  /* that were taken or given */
-  char *room;           /* for a part that goes to a stream, allocated when it is needed */
+  uint32_t num_chunks;  /* number of chunks that were taken or given */
+  char *room;           /* memory for a part that goes to a stream, allocated when it is needed */
   BpWire in;
   BpWire out;
 } Job;
@@ -43,8 +43,8 @@ int32_t worker_answer(Job *job, int (*handle)(Job *job), char *results);
  * chunk or some, or the rest. NULL with an error. */
 const char *worker_take_part(Job *job, uint64_t left, uint64_t *size);
 void worker_took_part(Job *job, uint64_t size);
-/* Room for the next part of the `left` bytes that go before an answer, then that part. *size as
- * above. NULL with an error. */
+/* Room for the next part of the `left` bytes that go before an answer, then that part. *size is set
+ * as by worker_take_part. NULL with an error. */
 char *worker_room_for_part(Job *job, uint64_t left, uint64_t *size);
 void worker_give_part(Job *job, uint64_t size);
 
@@ -83,7 +83,7 @@ void worker_stream_send_part(const Job *job, uint64_t size);
 /* Reports why this process ends; called in a signal handler. */
 void worker_stream_note_end(uint32_t end);
 
-/* Reads or writes all bytes of a socket or a pipe: 0, or -1 at its end. */
+/* Reads or writes all bytes of a socket or a pipe: 0, or -1 at the end of the stream. */
 int worker_read_all(int fd, void *bytes, size_t size);
 int worker_write_all(int fd, const void *bytes, size_t size);
 

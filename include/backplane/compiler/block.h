@@ -22,8 +22,8 @@ extern "C" {
 
 typedef struct BpIrBlock BpIrBlock;
 
-/* Begins a block, whose nodes are made in `module`. NULL with an error. The caller ends it with
- * bp_ir_block_end. */
+/* Begins a block, whose nodes are made in `module`. NULL with an error. The caller ends the block
+ * with bp_ir_block_end. */
 BP_API BpIrBlock *bp_ir_block_begin(BpIrModule *module);
 /* Frees the block and returns its statements as one statement. NULL is ignored. */
 BP_API const BpIrNode *bp_ir_block_end(BpIrBlock *block);

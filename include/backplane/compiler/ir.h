@@ -25,7 +25,7 @@ BP_API const BpIrNode *bp_ir_module_find(const BpIrModule *module, const char *n
 /* Returns the table of functions that read a module, which generators also use. Static. */
 BP_API const BpIrTable *bp_ir_table(void);
 /* Returns the name of an intrinsic by its number, from 0; static. NULL for a number beyond the
- * last. Numbers may change from version to version. */
+ * last. Numbers of intrinsics may change from version to version. */
 BP_API const char *bp_ir_intrinsic_name(int32_t index);
 
 /* Makes any node: operands and text (NULL: "") are copied. Types and counts are checked by the
@@ -97,7 +97,7 @@ BP_API BpIrModule *bp_ir_parse(const char *text, size_t size);
  * the place. */
 BP_API int bp_ir_verify(const BpIrModule *module);
 /* The reference interpreter: runs a function on host memory; buffers as tensor views, scalars as
- * int or float. Slow and simple; bounds of every access are checked. */
+ * int or float. The interpreter is slow and simple; it checks the bounds of every access. */
 BP_API int bp_ir_interpret(const BpIrModule *module, const char *function, const BpValue *args,
                            int32_t num_args);
 /* Interprets a function for at most *steps statements; each iteration of a loop counts as one.

@@ -41,8 +41,8 @@ BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtyp
 
 /* Makes an extent that is known only when the function is called: an int64 variable, which becomes
  * an argument of the function. Schedules are made for `likely`; any extent from 0 to `greatest`, at
- * most 2^31 - 1, is computed. Below, an extent that is an expression is an int64 expression of
- * constants and these variables. A body may use the variables as well. */
+ * most 2^31 - 1, is computed. In this header an extent that is an expression is an int64 expression
+ * of constants and open extents. A body may use open extents as well. */
 BP_API const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely,
                                          int64_t greatest);
 /* bp_te_placeholder whose extents are expressions. */
@@ -104,7 +104,7 @@ typedef int (*BpTeCombine)(BpTe *te, const BpIrNode *const *a, const BpIrNode *c
 
 /* A reduction of several values at once, such as a maximum and its index. */
 typedef struct BpTeReducer {
-  BpTeCombine combine; /* called once, with variables */
+  BpTeCombine combine; /* called once, with variables for its operands */
   void *context;
   const BpIrNode *const *identities; /* one constant for each value: combined with x it gives x */
 } BpTeReducer;
@@ -138,8 +138,8 @@ BP_API BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *sha
 BP_API BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *const *extents,
                                        int32_t ndim, int32_t axis, int32_t is_reverse);
 /* Makes a state: a tensor of the scan's shape. The tensor's element at place t of the axis is the
- * state before step t. A step reads only its own place. `initial` gives the state before the first
- * step, from the variables of the other dimensions; NULL: zero. */
+ * state before step t. A step reads a state only at the step's own place. `initial` gives the state
+ * before the first step, from the variables of the other dimensions; NULL: zero. */
 BP_API BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
                                     BpTeBody initial, void *context);
 /* Bounds the steps: `limit` returns, from the variables of the other dimensions, how many places of
@@ -196,8 +196,8 @@ BP_API const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode 
  * statements compute a tensor, because their work is unknown. Never fails. */
 BP_API double bp_te_work(const BpTe *te);
 
-/* Return a tensor's properties. The shape is borrowed; an open extent in it is the likely one. They
- * never fail. */
+/* Return a tensor's properties. The shape is borrowed; an open extent in it is the likely one. The
+ * functions never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
 BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
@@ -281,14 +281,14 @@ BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope
  * their order. */
 BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
 /* Makes the first iteration of a reduction store and the others accumulate; by default a separate
- * loop stores the identity first. This suits reductions over blocks, whose steps are whole
+ * loop stores the identity first. Storing first suits reductions over blocks, whose steps are whole
  * tiles. */
 BP_API int bp_te_store_first(BpTeStage *stage);
 /* Requests that data of `tensor` be prefetched, `distance` iterations of `axis` ahead. */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
 
 /* Says that the stage's result is not read before much other data has gone through the caches:
- * stores may be non-temporal. Only outputs are affected. */
+ * stores may be non-temporal. The call affects only outputs. */
 BP_API int bp_te_stream(BpTeStage *stage);
 
 /* ---- Lowering ---------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ typedef struct BpLowerOptions {
 } BpLowerOptions;
 
 /* Lowers the schedule to a function `name` of `module`. The function's parameters are `args` in
- * that order, placeholders and outputs, each a compact buffer, and then the open extents of `te`,
+ * their order, placeholders and outputs, each a compact buffer, and then the open extents of `te`,
  * int64, in the order in which they were made. docs/lowering.md lists the passes. */
 BP_API int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
                        const BpLowerOptions *options, BpIrModule *module);

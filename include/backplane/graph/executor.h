@@ -39,7 +39,7 @@ extern "C" {
 #endif
 
 /* Registers this library's global functions and module loaders; calling it again does nothing. Any
- * thread. The functions of graph/model.h call it themselves. */
+ * thread. The functions of graph/model.h call bp_graph_initialize themselves. */
 BP_API int bp_graph_initialize(void);
 
 /* Makes an executor (transfer full) of a graph whose functions are found in `code`. Nodes without a

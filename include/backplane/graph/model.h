@@ -84,29 +84,30 @@ typedef struct BpCompileLimits {
                            * second; default 5,000 */
 } BpCompileLimits;
 
-/* Options of compiling; zero is the default of every member that has one. */
+/* Options of compiling; a member that may be left out is 0 by default. */
 typedef struct BpCompileOptions {
   uint64_t struct_size;
   const BpTarget *const *targets; /* the artifact contains code for each */
   int32_t num_targets;
   int32_t num_shapes;
   /* Shapes of inputs whose shapes the file leaves open. An initializer with the name of an input is
-   * the input's default value (IR version 4 or later). The default value is a constant, unless the
-   * input's shape is given here; then every run has to set the input. */
+   * the input's default value (IR version 4 or later). The default value is a constant, unless
+   * `shapes` has the input's shape; then every run has to set the input. */
   const BpInputShape *shapes;
   uint64_t shape_size; /* sizeof(BpInputShape) of the caller's headers, if `shapes` is set */
   BpProgress progress; /* or NULL */
   void *progress_context;
   const char *dump_dir; /* NULL, or the folder for dumps of graphs, IR passes and sources */
-  /* The target of nodes that a code generator refuses: they run on its device. NULL: such nodes are
-   * an error. `placed`, or NULL, is called for each such node with the reason. */
+  /* The target of nodes that a code generator refuses: they run on its device. NULL: a node that a
+   * code generator refuses is an error. `placed`, or NULL, is called for each such node with the
+   * reason. */
   const BpTarget *fallback;
   BpPlaced placed;
   void *placed_context;
   const BpCompileLimits *limits; /* NULL: the defaults */
   /* Not 0: each operator becomes a function of its own, in plain loops in the order of its
-   * definition. Canonical forms, layouts, packing, fusion and schedules are omitted. The model is
-   * slow; this is for finding out whether one of them made a result wrong. */
+   * definition. Such plain code has no canonical forms, layouts, packing, fusion or schedules. A
+   * model without optimisations is slow; it shows whether an optimisation made a result wrong. */
   int32_t is_reference;
   /* Plugins' graph compilers that may claim parts of the model, by name, "dnnl" for
    * `graph_compiler.dnnl`: each for the target of its kind of device. If two graph compilers take a
@@ -122,10 +123,10 @@ typedef struct BpCompileOptions {
    * are run on devices of this machine, and each part is timed against generated code for the same
    * nodes. If some parts are faster and others are not, the model is compiled a third time with
    * only the faster parts. Each variant runs for about a second; the variant that is faster than
-   * generated code by more than noise is kept, else the generated code. This needs exactly one
-   * target, known input shapes, and least_claimed 0. The times are kept in the cache. `claimed`
-   * receives the nodes only if the claimed parts are kept or nothing is claimed; `measured`, or
-   * NULL, receives the times. Since 1.0. */
+   * generated code by more than noise is kept, else the generated code. The comparison needs
+   * exactly one target, known input shapes, and least_claimed 0. The times are kept in the cache.
+   * `claimed` receives the nodes only if the claimed parts are kept or nothing is claimed;
+   * `measured`, or NULL, receives the times. Since 1.0. */
   int32_t measures_claims;
   int32_t reserved; /* 0 */
   BpMeasured measured;
@@ -141,8 +142,8 @@ typedef struct BpCompileOptions {
   int32_t stage;
   /* Several fallbacks, instead of `fallback`: a node that the target refuses is compiled for the
    * first fallback that takes it; the last fallback takes all remaining nodes. Each target has a
-   * device of its own, except targets for the CPU, which share it. At most
-   * BP_MODEL_MAX_DEVICES - 1. Since 1.0. */
+   * device of its own, except targets for the CPU, which share it. At most BP_MODEL_MAX_DEVICES - 1
+   * fallbacks. Since 1.0. */
   const BpTarget *const *fallbacks;
   int32_t num_fallbacks;
   int32_t reserved_fallbacks; /* 0 */
@@ -225,7 +226,7 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* Opens a file with bp_model_open, and makes a model from the module (transfer full). */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
-/* Chooses devices, opens or compiles a model, and makes it, in one call (transfer full,
+/* Chooses devices, and opens or compiles a model for them, in one call (transfer full,
  * bp_model_release). `path` ends in ".onnx", or is a path for bp_model_open. `preferences` and
  * `report` (may be NULL) are as for bp_device_select. An ONNX file is compiled for
  * `options->targets`; if there are none, or `options` is NULL, for the first preferred device that
@@ -320,15 +321,15 @@ BP_API const char *bp_model_planned_expression(const BpModel *model, const char 
 #define BP_MODEL_MAX_SPECIALIZED 8
 
 /* Compiles the ONNX file of a model with open extents once more, for the shapes that the options
- * give its inputs. From then on each run with inputs of these shapes uses that code; all other runs
- * use the general code, and so do runs with a cache bound. A context keeps intermediate storage for
+ * give its inputs. Each later run with inputs of these shapes uses the specialised code; all other
+ * runs, and runs with a bound cache, use the general code. A context keeps intermediate storage for
  * each code that it has run.
  *
  * `model` was compiled from the file at `onnx_path`, which must not have changed. `options` are the
  * options that it was compiled with, except for the shapes; without targets the target is that of
- * the model's device. Parameters that both codes use are shared. The code is kept in the compile
- * cache like any other. Any thread, also while contexts of the model run. If the model already has
- * code for these shapes, the call does nothing, which is no error.
+ * the model's device. Parameters that several codes of a model use are shared. The code is kept in
+ * the compile cache like any other. Any thread, also while contexts of the model run. If the model
+ * already has code for these shapes, the call does nothing, which is no error.
  *
  * 0, or -1 with an error, and the model is unchanged. BP_ERROR_VALUE: the model has no open
  * extents, the shapes leave all extents open or do not fit its inputs, or the model is already
@@ -363,9 +364,9 @@ BP_API int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit v
 BP_API BpModelContext *bp_model_context_create(BpModel *model);
 BP_API void bp_model_context_free(BpModelContext *context);
 /* Queues the context's later work, copies of inputs and runs, on a stream of the model's first
- * device; NULL is its default stream. Until then the context has a stream of its own. The stream
- * goes on after all work that the context has queued. The caller keeps it until the context has
- * another one or is freed.
+ * device; NULL is its default stream. Before the first call the context has a stream of its own.
+ * The stream goes on after all work that the context has queued. The caller keeps the stream until
+ * the context has another one or is freed.
  *
  * With bp_model_get_queued_output runs of several contexts are queued one after the other, and the
  * host does not wait. A run still waits where it needs a result: for a shape that depends on data,
@@ -375,8 +376,8 @@ BP_API void bp_model_context_free(BpModelContext *context);
  * after the work of the given stream; the given stream then waits for it. bp_stream_sync of the
  * default stream raises a failure.
  *
- * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of that device; the context is as
- * before. The context's thread. Since 1.0. */
+ * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of the model's first device; the
+ * context is as before. The context's thread. Since 1.0. */
 BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
 /* Copies a tensor of any device into an input; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
@@ -387,18 +388,18 @@ BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTens
 /* Keeps an input that grows from run to run, such as the keys of a language model, in memory with
  * room for more rows than it has. If a model computes `output` as Concat(`input`, new), and no
  * other node reads `input`, a run writes only the new rows, after the existing ones, and the output
- * is the input of the next run. No other rows are copied.
+ * is the input of the next run. The existing rows are not copied.
  *
  * `memory` is a compact tensor on the model's device, of the input's type and shape except for the
  * dimension of the Concat, where it has as many rows as there is room for. The first `length` rows
  * are the input of the next run; after a successful run, all rows of its output are. The output of
- * a run is a tensor of these rows, with strides, in `memory`. All outputs with an equal number of
- * rows are kept this way with equal room, or none of them. A run that needs more rows than there is
- * room for, or whose cache overlaps another input, fails without writing.
+ * a run is a tensor of these rows, with strides, in `memory`. Outputs with an equal number of rows
+ * are all kept in bound memory, with equal room, or none of them is. A run that needs more rows
+ * than there is room for, or whose cache overlaps another input, fails without writing.
  *
  * The context keeps the tensor until the input is set or bound again. The context's thread.
- * BP_ERROR_VALUE if the model does not compute the output this way, if all its shapes were known
- * when it was compiled, or if the memory has another type, shape or device. Since 1.0. */
+ * BP_ERROR_VALUE if the model does not compute `output` as such a Concat, if all its shapes were
+ * known when it was compiled, or if the memory has another type, shape or device. Since 1.0. */
 BP_API int bp_model_bind_cache(BpModelContext *context, const char *input, const char *output,
                                BpTensor *memory, int64_t length);
 /* Returns the number of rows of a cache that are the input of the next run; -1 with BP_ERROR_VALUE

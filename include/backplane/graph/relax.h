@@ -2,15 +2,15 @@
 /* Models that Apache TVM compiled (`tvm.compile` of a Relax module, `export_library`).
  *
  * bp_module_load gives a module of kind "relax.VMExecutable" once bp_graph_initialize was called. A
- * machine runs the executable on a device. The machine's functions are found with
- * bp_module_get_function, and take and return tensors on that device. Several threads may call them
+ * machine runs the executable on a device. A machine's functions are found with
+ * bp_module_get_function, and take and return tensors on its device. Several threads may call them
  * at once. Work is queued on the device's default stream.
  *
  * A machine is a module of kind "relax.VirtualMachine". Besides the model's functions it has TVM's
  * functions for calling them in steps, for one thread at a time:
  *
  * - set_input(function, arguments...) keeps the arguments; tensors of another device are copied
- * - invoke_stateful(function) calls the function with these arguments
+ * - invoke_stateful(function) calls the function with the kept arguments
  * - get_output(function, index...) gives the result, or an item of a result that is a tuple
  * - get_output_arity(function, index...) -> number of items, -1 for a result that is no tuple
  * - get_function_arity(function), get_function_param_name(function, index)

@@ -80,7 +80,7 @@ class Device(NamedTuple):
         return _core.device_attribute(self, name)
 
     def synchronize(self) -> None:
-        """Wait for the work on the device's default stream. An error of that work is raised here."""
+        """Wait for the work on the device's default stream. An error of the awaited work is raised by this method."""
         _core.synchronize(self)
 
 

@@ -25,7 +25,7 @@ class OutOfRangeError(BackplaneError, IndexError):
 
 
 class NotFoundError(BackplaneError, LookupError):
-    """A name does not exist: of a function, a device or an input."""
+    """No function, device or input has the given name."""
 
 
 class FormatError(BackplaneError, ValueError):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Target(_core.Target):
-    """A target kind with attributes: "c", "opencl -num_cores=8", or a JSON object. str() returns
+    """A target kind with attributes: A target is written as "c", "opencl -num_cores=8", or a JSON object. str() returns
     the complete target, with detected attributes and defaults."""
 
     __slots__ = ()

@@ -319,7 +319,7 @@ class Stage:
         self._core.set_scope(self._handle, _chosen(_SCOPES, scope, "scope"))
 
     def store_first(self) -> None:
-        """Let the first iteration of a reduction store its value. No loop before it stores the identity."""
+        """Let the first iteration of a reduction store its value, instead of a loop that stores the identity."""
         self._core.store_first(self._handle)
 
     def stream(self) -> None:

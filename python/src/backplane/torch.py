@@ -135,8 +135,7 @@ def _make_model(program: torch.export.ExportedProgram, options: _Options) -> Mod
 
 
 def _refuse_writes(program: torch.export.ExportedProgram) -> None:
-    """Raise an error if a program writes to buffers or inputs. A model has only outputs, so these writes would be
-    lost."""
+    """Raise an error if a program writes to buffers or inputs. A model has only outputs, so writes to inputs would be lost."""
     signature = program.graph_signature
     written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if written:

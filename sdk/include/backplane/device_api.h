@@ -6,16 +6,16 @@
  * is first used, and calls its slots through a copy.
  *
  * Rules for every slot, unless its comment says otherwise:
- *  - Threads: any thread may call it, also several at once. The host holds no lock.
- *  - Errors: it returns 0, or -1 with an error raised through the host's error table. On failure
- *    its results are not read.
+ *  - Threads: any thread may call a slot, also several at once. The host holds no lock.
+ *  - Errors: a slot returns 0, or -1 with an error raised through the host's error table. On
+ *    failure the slot's results are not read.
  *  - `context` is BpDeviceApi::context. One set of functions can serve several kinds.
  *  - `device_id` is in [0, device count): the host checks it.
  *  - Pointers to structures and texts are borrowed for the call.
- *  - A slot may call any table of the host. It does not call back into this device's kind through
- *    the host, except to raise errors.
- *  - A slot marked (optional) may be NULL, or lie beyond `struct_size`. Its comment says what the
- *    host does instead.
+ *  - A slot may call any table of the host. A slot does not call back into its own kind of device
+ *    through the host, except to raise errors.
+ *  - A slot marked (optional) may be NULL, or lie beyond `struct_size`. The comment of an optional
+ *    slot says what the host does without the slot.
  *
  * Streams. A stream is a handle that create_stream made on the same device, or NULL for the
  * device's default stream. No stream is ordered with another one, the default stream included,
@@ -74,7 +74,7 @@ extern "C" {
  *    GPU through OpenCL has 300).
  *  - 100: the host's CPU.
  *  - 1 to 99: software drivers that run on the host's CPU.
- *  - None or 0: the last choice.
+ *  - None or 0: devices that are the last choice.
  * If ranks are equal, `auto` takes the first device of the kind that is first in the alphabet. */
 
 /* A copy. The device types of the source and destination determine the direction: the host's side
@@ -172,7 +172,7 @@ typedef struct BpDeviceApi {
   int32_t (*sync_stream_from_to)(void *context, int32_t device_id, void *from, void *to);
 
   /* Waits until all work that is queued on the stream has ended.
-   * Errors: a failure of that work, raised once, to one of the threads that wait. */
+   * Errors: a failure of work on the stream, raised once, to one of the threads that wait. */
   int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
   /* (optional: none) Lists further properties, for `backplane inspect`. visit: called with

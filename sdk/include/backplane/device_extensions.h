@@ -62,8 +62,8 @@ typedef struct BpRecordingApi {
 #define BP_EVENT_COMPLETE 1
 #define BP_EVENT_FAILED   2
 
-/* An event of one device: a point that a stream of the device reaches. The plugin defines the
- * type. */
+/* An event of one device: a point that a stream of the device reaches. The plugin defines the type
+ * of its events. */
 typedef struct BpDeviceEvent BpDeviceEvent;
 
 /* Events. An event is complete when it is created. `record` makes it pending; the event is complete
@@ -120,9 +120,9 @@ typedef struct BpEventsApi {
   int32_t (*notify)(void *context, BpDeviceEvent *event, void (*done)(void *user), void *user);
 
   /* (optional, the two together: the host's calling thread waits instead) The host completes the
-   * event: hold makes the event pending, instead of record, and signal makes it complete. In this
-   * way streams wait for events of other devices. Only the host signals a held event, once; the
-   * event is not held again. The host holds an event only on behalf of work that was already
+   * event: hold makes the event pending, instead of record, and signal makes it complete. Streams
+   * wait for events of other devices by hold and signal. Only the host signals a held event, once;
+   * the event is not held again. The host holds an event only on behalf of work that was already
    * submitted to its device, so the device may let other streams wait behind the held event. signal
    * does not wait, and `done` of another device's notify may call it. */
   int32_t (*hold)(void *context, BpDeviceEvent *event);

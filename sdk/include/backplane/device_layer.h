@@ -11,7 +11,7 @@
  *
  *   bp_plugin_register(&tables, "device_layer.count", bp_plugin_answer_context, (void *)&layer);
  *
- * These structures are of the ABI's second tier, with a version of their own. Since 1.0. */
+ * The structures of layers are of the ABI's second tier, with a version of their own. Since 1.0. */
 #ifndef BACKPLANE_DEVICE_LAYER_H
 #define BACKPLANE_DEVICE_LAYER_H
 
@@ -60,7 +60,8 @@ typedef struct BpLayered {
 
   /* (optional: nothing) Called once, in the thread that ends the process by exit() or by returning
    * from main: the last chance to write out collected data. Other threads may still run, and call
-   * slots afterwards. Not called in the child of a fork, nor where a signal ends the process.
+   * slots after `finish`. `finish` is not called in the child of a fork, nor where a signal ends
+   * the process.
    */
   void (*finish)(void *context);
 } BpLayered;

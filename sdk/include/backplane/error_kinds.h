@@ -32,11 +32,11 @@
 #define BP_ERROR_COMPILE "CompileError"
 /* A device failed; the results of the queued work are lost. */
 #define BP_ERROR_DEVICE "DeviceError"
-/* A device is lost. Every later call that needs it fails with this kind. */
+/* A device is lost. Every later call that needs the device fails with BP_ERROR_DEVICE_LOST. */
 #define BP_ERROR_DEVICE_LOST "DeviceLostError"
 /* An invariant was violated: a defect of Backplane or of a plugin, which should be reported. */
 #define BP_ERROR_INTERNAL "InternalError"
-/* Any other failure at run time. */
+/* A failure at run time that has no kind of its own. */
 #define BP_ERROR_RUNTIME "RuntimeError"
 
 #endif

@@ -20,11 +20,11 @@
  * Before that the host has changed the graph: functions of the model are inlined, node by node;
  * shapes and types are inferred; a value that depends on constants and shapes alone is replaced by
  * a constant; nodes whose result is one of their inputs, and nodes whose results are never read,
- * are removed. Every other node is unchanged: QuantizeLinear, QLinearConv, Gemm, LayerNormalization
- * are whole. Canonical forms, layouts, packing and fusion come later. Nodes with bodies (If, Loop,
- * Scan) are not shown; a value of such a node has no producer. A body is shown as a graph of its
- * own: its inputs are the values that it is given and the values that it reads from the surrounding
- * graph.
+ * are removed. The remaining nodes are unchanged: QuantizeLinear, QLinearConv, Gemm,
+ * LayerNormalization are whole. Canonical forms, layouts, packing and fusion come later. Nodes with
+ * bodies (If, Loop, Scan) are not shown; a value of such a node has no producer. A body is shown as
+ * a graph of its own: its inputs are the values that it is given and the values that it reads from
+ * the surrounding graph.
  *
  * An extent may be open, that is, known only when the model runs. A node that reads or makes a
  * value with an open extent is shown only to a graph compiler that has
@@ -48,7 +48,8 @@ extern "C" {
 #define BP_GRAPH_COMPILER_VERSION 1
 
 /* BpGraphCompilerApi::flags: the graph compiler compiles parts whose tensors have open extents. A
- * graph compiler with this flag may still decline single nodes for their open extents. */
+ * graph compiler that sets BP_GRAPH_COMPILER_OPEN_EXTENTS may still decline single nodes for their
+ * open extents. */
 #define BP_GRAPH_COMPILER_OPEN_EXTENTS UINT64_C(1)
 
 /* ---- Graphs as a plugin reads them ------------------------------------------------------- */
@@ -187,7 +188,7 @@ typedef struct BpGraphCompilerApi {
  * callers that have tensors and no graph.
  *
  * The global function `operator.NAME.OP`, as "operator.acme.Conv", computes the operator OP of
- * ONNX's own domain. Its arguments are, in this order:
+ * ONNX's own domain. An operator's arguments are, in this order:
  *
  *   - an int: the version of ONNX's operator set whose definition of OP applies;
  *   - an int: how many inputs follow; and the inputs, in ONNX's order: tensors on a device of the
@@ -201,10 +202,10 @@ typedef struct BpGraphCompilerApi {
  *
  * The function returns None. Like a kernel that is called as a packed function, it queues its work
  * on the thread's current device and stream. The function keeps no argument, and any thread may
- * call it. The function fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have this
- * form or these shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator for
- * these types, shapes or attributes: the caller may then try another library. `operator_call.h` has
- * helpers that read a call. Since 1.0. */
+ * call it. The function fails with BP_ERROR_TYPE or BP_ERROR_VALUE if arguments do not have the
+ * documented form or shapes, and with BP_ERROR_NOT_IMPLEMENTED if the library lacks the operator
+ * for the types, shapes or attributes of a call: the caller may then try another library.
+ * `operator_call.h` has helpers that read a call. Since 1.0. */
 
 /* ---- Reading attributes ------------------------------------------------------------------ */
 

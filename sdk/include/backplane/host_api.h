@@ -6,8 +6,9 @@
  * end: a member beyond the `struct_size` that the host wrote does not exist (BP_TABLE_HAS).
  *
  * Rules for every function of a table, unless its comment says otherwise:
- *  - Threads: any thread may call it, also several at once, until the process ends.
- *  - Errors: it returns 0 or a pointer on success, -1 or NULL with an error raised in this thread.
+ *  - Threads: any thread may call a function, also several at once, until the process ends.
+ *  - Errors: a function returns 0 or a pointer on success, -1 or NULL with an error raised in this
+ *    thread.
  *  - Ownership: an argument is borrowed for the call; the caller owns a result.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */

@@ -76,8 +76,7 @@ extern "C" {
 #define BP_ABI_NEEDED_TEXT                BP_ABI_EXPAND_TEXT_(BP_ABI_MAJOR, BP_ABI_NEEDED_MINOR)
 
 /* Returns whether a plugin that needs the ABI `needed` works in a host that has the ABI `host` and
- * loads plugins from the ABI `oldest` on. The host calls this function before it loads the
- * plugin. */
+ * loads plugins from the ABI `oldest` on. The host calls bp_abi_fits before it loads the plugin. */
 static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t host) {
   return oldest <= needed && needed <= host;
 }
@@ -88,8 +87,8 @@ static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t hos
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
 
-/* A plugin's description, which its entry point fills in. Before that call the host zeroes the
- * structure and sets struct_size; the plugin writes no member beyond struct_size. */
+/* A plugin's description, which its entry point fills in. The host zeroes the structure and sets
+ * struct_size before it calls the entry point; the plugin writes no member beyond struct_size. */
 typedef struct BpPlugin {
   uint64_t struct_size; /* sizeof(BpPlugin) of the host's headers */
   uint32_t abi_version; /* the plugin sets BP_ABI_NEEDED */

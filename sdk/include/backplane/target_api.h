@@ -7,10 +7,11 @@
  *
  * A plugin registers its kinds with BpTargetTable::register_kind when it initialises, and for each
  * kind the global function `target.build.KIND`. The function takes an IR module (BP_TYPE_IR_MODULE)
- * and a target (BP_TYPE_TARGET), both borrowed, and returns a module. It is called by any thread,
- * also by several at once. The function queries no device: the target has all properties that it
- * needs. If it cannot generate a function, it fails with BP_ERROR_NOT_IMPLEMENTED; code of another
- * target may then be used instead. Any other error ends the compilation.
+ * and a target (BP_TYPE_TARGET), both borrowed, and returns a module. Any thread may call the
+ * function, also several at once. The function queries no device: the target has all properties
+ * that it needs. If it cannot generate a function, it fails with BP_ERROR_NOT_IMPLEMENTED; code of
+ * another target may then be used instead. Any error except BP_ERROR_NOT_IMPLEMENTED ends the
+ * compilation.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_TARGET_API_H
@@ -34,32 +35,33 @@ typedef struct BpTargetAttr {
   const char *description;   /* one line, for `backplane targets` */
 } BpTargetAttr;
 
-/* Attributes that the host's compiler reads. They control schedules and legalisation for every
- * kind, whatever its name. The value in brackets applies to a kind that lacks the attribute. The
- * host refuses a number outside the range given here. */
+/* Attributes that the host's compiler reads. These attributes control schedules and legalisation
+ * for every kind, whatever its name. The value in brackets applies to a kind that lacks the
+ * attribute. The host refuses a number outside the range given here. */
 /* int: width of a vector register, a power of two from 32 to 65536, or 0 [0: scalar] */
 #define BP_TARGET_VECTOR_BITS      "vector_bits"
 #define BP_TARGET_VECTOR_REGISTERS "vector_registers" /* int: vector registers, 1 to 1024 [16] */
 #define BP_TARGET_INDEX_BITS       "index_bits"       /* int: 32 (indices that fit) or 64 [64] */
-/* bool: functions may have 64-bit integers [true]. If it is false, indices are int32. A function
- * with values that are 64-bit integers, or with indices that may be beyond int32, is refused before
- * the generator sees it. The generator meets int64 in attributes, extents of buffers and shuffles.
+/* bool: functions may have 64-bit integers [true]. Without 64-bit integers indices are int32. A
+ * function with values that are 64-bit integers, or with indices that may be beyond int32, is
+ * refused before the generator sees it. The generator meets int64 in attributes, extents of buffers
+ * and shuffles.
  */
 #define BP_TARGET_SUPPORTS_INT64 "supports_int64"
 /* int: cores that share memory, 1 to 65536. Code runs on any number of cores, but work is divided
  * into at most this number of tasks [1 with thread_axes, else 64] */
 #define BP_TARGET_NUM_CORES "num_cores"
 #define BP_TARGET_L1_BYTES  "l1_bytes" /* int: data cache bytes per core, 1024 to 2^40 [32768] */
-#define BP_TARGET_L2_BYTES  "l2_bytes" /* int: bytes, 1024 to 2^40 [1048576] */
+#define BP_TARGET_L2_BYTES  "l2_bytes" /* int: bytes of cache, 1024 to 2^40 [1048576] */
 #define BP_TARGET_WINOGRAD  "winograd" /* bool: convolutions use Winograd's algorithm [false] */
-/* bool: functions are kernels, launched over blockIdx and threadIdx [false]. If it is false, a
+/* bool: functions are kernels, launched over blockIdx and threadIdx [false]. Without thread axes a
  * function is called with its arguments alone; it has loops, but no launch, barrier or shared
  * memory. On a device that is not the CPU such a function is one step of the work, like a kernel:
  * its buffers are in the device's memory, it allocates only local memory and calls only
  * intrinsics. */
 #define BP_TARGET_THREAD_AXES "thread_axes"
-/* int: threads in a block, 1 to 2^31-1 [1]. No launch has more. 1 means a device without threads:
- * it runs blocks. */
+/* int: threads in a block, 1 to 2^31-1 [1]. No launch has more threads in a block. 1 means a device
+ * without threads: it runs blocks. */
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two, 1 to 1024 [1] */
 #define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int: bytes, 0 to 2^40 [0] */
@@ -71,7 +73,7 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_SERIAL_WARPS "serial_warps"
 #define BP_TARGET_MAX_BUFFERS  "max_buffers" /* int: most tensors of a kernel, 4 to 64 [64] */
 /* int: the number of iterations, over all loops of a thread, after which the driver ends the loops
- * without an error, 1 to 2^40. A function with more is refused. 0: no limit [0] */
+ * without an error, 1 to 2^40. A function with more iterations is refused. 0: no limit [0] */
 #define BP_TARGET_MAX_ITERATIONS "max_iterations"
 
 /* A target kind; a plugin registers it with BpTargetTable::register_kind. */

@@ -91,10 +91,10 @@ typedef struct BpDevice {
 
 /* ---- Tensor views (DLTensor) ------------------------------------------------------------- */
 
-/* A view of an n-dimensional array, 48 bytes. It owns nothing. `data` is a handle of the device: an
- * address on the CPU and CUDA, opaque elsewhere. The first element is `byte_offset` bytes after
- * `data`. Shape and strides count elements; `strides` NULL means compact and row-major. A view
- * without elements has a valid handle or NULL, which is never read. */
+/* A view of an n-dimensional array, 48 bytes. A view owns nothing. `data` is a handle of the
+ * device: an address on the CPU and CUDA, opaque elsewhere. The first element is `byte_offset`
+ * bytes after `data`. Shape and strides count elements; `strides` NULL means compact and row-major.
+ * A view without elements has a valid handle or NULL, which is never read. */
 typedef struct BpTensorView {
   void *data;
   BpDevice device;
@@ -219,14 +219,14 @@ typedef struct BpTensor {
  * with an error raised in this thread. */
 typedef int (*BpPackedCall)(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
-/* A function object. `cpp_call` is tvm-ffi's second pointer, NULL here. */
+/* A function object. `cpp_call` is tvm-ffi's second pointer, NULL in Backplane. */
 typedef struct BpFunction {
   BpObject header;
   BpPackedCall call;
   void *cpp_call;
 } BpFunction;
 
-/* An error object. Only this prefix is stable. */
+/* An error object. Only the members that are declared here are stable. */
 typedef struct BpError {
   BpObject header;
   BpByteArray kind;

@@ -189,8 +189,8 @@ static inline int32_t chip_check_compute(const ChipInstruction *i) {
              : CHIP_BAD_SCRATCHPAD;
 }
 
-/* Checks an instruction, whose bytes are untrusted. Both the chip and the loader of modules use
- * this check, so loading a program for another chip fails. */
+/* Checks an instruction, whose bytes are untrusted. Both the chip and the loader of modules use the
+ * check of instructions, so loading a program for another chip fails. */
 static inline int32_t chip_check(const ChipInstruction *i, const ChipRegion *regions,
                                  int32_t num_regions) {
   const int32_t *numbers = (const int32_t *)(const void *)i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which nodes of a model the chip takes: three operators on int8 or uint8 tensors of known shape,
- * with constant int8 weights. All other nodes are declined, with a reason. */
+ * with constant int8 weights. Nodes that the chip cannot compute are declined, with a reason. */
 #include "simdev.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles a part of a model to a program of the chip. Inputs are moved from the host's NCHW to the
- * chip's NHWC, and outputs back, only at the borders of a part. Weights are packed once, here, for
- * the tiles that the chip computes. */
+ * chip's NHWC, and outputs back, only at the borders of a part. Weights are packed once, when a
+ * part is compiled, for the tiles that the chip computes. */
 #include "simdev.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* A real plugin opens its vendor's library here, at the first call. If there is no device, the
- * count is 0 and `why` says what to install. That is no error: the host goes on. */
+ * count is 0 and `why` says what to install. A count of 0 is no error: the host goes on. */
 static int32_t get_device_count(void *context, int32_t *count, const char **why) {
   const char *problem = simdev_link_problem();
   (void)context;

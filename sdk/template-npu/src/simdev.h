@@ -27,7 +27,7 @@ extern const BpDeviceApi simdev_device_api;
 
 /* ---- link.c ------------------------------------------------------------------------------ */
 
-/* Returns why the chip cannot be used; NULL if it can. Starts no process. */
+/* Returns why the chip cannot be used; NULL if it can. The call starts no process. */
 const char *simdev_link_problem(void);
 /* Whether the chip was started and has been lost. */
 int simdev_link_is_lost(void);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A real plugin opens its vendor's library here, at the first call. If there is no device, the
- * count is 0 and `why` says what to install. That is no error: the host goes on. */
+ * count is 0 and `why` says what to install. A count of 0 is no error: the host goes on. */
 static int32_t get_device_count(void *context, int32_t *count, const char **why) {
   (void)context;
   *count = SIMDEV_DEVICES;
@@ -77,8 +77,8 @@ static int32_t set_device(void *context, int32_t device_id) {
   return 0;
 }
 
-/* Slots for devices with a workspace pool of their own. Without these two slots the host keeps a
- * pool. */
+/* Slots for devices with a workspace pool of their own. Without slots for workspace the host keeps
+ * a pool. */
 static int32_t alloc_workspace(void *context, int32_t device_id, uint64_t size,
                                BpDataType dtype_hint, void **handle) {
   const BpAllocation allocation = {.struct_size = sizeof allocation,

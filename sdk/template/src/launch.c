@@ -26,7 +26,7 @@ static struct {
   pthread_mutex_t gate; /* held until all host threads have started */
   pthread_barrier_t barrier;
   const Launch *launch;
-  simdev_thread threads[SIMDEV_MOST_THREADS]; /* of a block */
+  simdev_thread threads[SIMDEV_MOST_THREADS]; /* the threads of a block */
   pthread_t started[SIMDEV_MOST_THREADS];     /* host threads, from number 1 on */
   uint64_t num_threads, num_started;
   uint64_t block, num_blocks; /* the current block; the number of blocks, 0 to end the launch */

@@ -19,7 +19,8 @@ struct SimdevBuffer {
 
 static BpHandleTable buffers;
 static uint64_t in_use[SIMDEV_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both, and uses of buffers */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards buffers, their `uses`, and in_use */
 
 /* Returns the buffer of a handle, with the lock held; NULL with an error. */
 static SimdevBuffer *find(int32_t device_id, const void *handle) {

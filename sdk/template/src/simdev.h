@@ -16,7 +16,7 @@
  * publish a plugin, request a number of your own; device-types.txt of the SDK says how. */
 #define SIMDEV_DEVICE_TYPE 61440
 
-/* What there is. */
+/* The resources of the simulated devices. */
 #define SIMDEV_DEVICES       2
 #define SIMDEV_MEMORY        (256u << 20)
 #define SIMDEV_ALIGNMENT     256
