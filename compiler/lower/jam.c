@@ -16,6 +16,9 @@
 #define MAX_ACCUMULATORS 12
 /* The least number of iterations that remain for each core, so that all cores have work. */
 #define LEAST_SHARES 2
+/* The most elements that a body allocates: larger buffers are not in registers, and would take a
+ * multiple of the memory. */
+#define MAX_ELEMENTS 1024
 
 /* ---- Which loops ------------------------------------------------------------------------- */
 
@@ -42,8 +45,21 @@ typedef struct Body {
   const BpIrNode *var; /* of the parallel loop */
   int64_t divisor;     /* the greatest that divides all numbers by which `var` is divided */
   int64_t streams;     /* the most accumulators of an innermost loop that reads a stream */
-  bool is_plain;       /* whether it consists of serial loops and stores */
+  bool is_plain;       /* whether it consists of serial loops, stores and small buffers */
 } Body;
+
+/* Whether a buffer has at most MAX_ELEMENTS elements. */
+static bool is_small(const BpIrNode *buffer) {
+  int64_t elements = 1, extent;
+  for (int32_t i = 0; i < buffer->num_operands; i++) {
+    if (!bp__ir_const_int(buffer->operands[i], &extent) || extent > MAX_ELEMENTS)
+      return false;
+    elements *= extent > 0 ? extent : 1;
+    if (elements > MAX_ELEMENTS)
+      return false;
+  }
+  return true;
+}
 
 static int visit_body(void *context, const BpIrNode *node) {
   Body *body = context;
@@ -54,6 +70,7 @@ static int visit_body(void *context, const BpIrNode *node) {
                         ? bp__greatest_divisor(body->divisor, by)
                         : 1;
   if (node->kind == BP_IR_WHILE || node->kind == BP_IR_IF ||
+      (node->kind == BP_IR_ALLOCATE && !is_small(node->operands[0])) ||
       (node->kind == BP_IR_EVALUATE && !is_prefetch(node)))
     body->is_plain = false;
   if (node->kind != BP_IR_FOR)
@@ -67,14 +84,12 @@ static int visit_body(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* A number that divides an extent in every run. */
+/* A number that divides an extent in every run: the constant, which is the last factor. */
 static int64_t divisor_of(const BpIrNode *extent) {
-  int64_t value;
-  if (bp__ir_const_int(extent, &value))
-    return value;
-  return extent->kind == BP_IR_MUL
-             ? divisor_of(extent->operands[0]) * divisor_of(extent->operands[1])
-             : 1;
+  int64_t value = 1;
+  const BpIrNode *last = extent->kind == BP_IR_MUL ? extent->operands[1] : extent;
+  bp__ir_const_int(last, &value);
+  return value;
 }
 
 int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t accumulators,
