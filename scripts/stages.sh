@@ -216,15 +216,16 @@ configure_in() {
   (cd "$folder" && "$source/configure" --silent "$@") && printf '%s\n' "$*" >"$folder/.arguments"
 }
 
+# make_in FOLDER GOAL...: builds goals in a configured folder.
+make_in() { make -C "$1" LIBTOOL="$PWD/scripts/compile-libtool" "${@:2}"; }
+
 # build_in FOLDER ARGUMENT...: configures and builds.
-build_in() {
-  configure_in "$@" && make -C "$1" all
-}
+build_in() { configure_in "$@" && make_in "$1" all; }
 
 # build_tests_in FOLDER ARGUMENT...: also builds the test programs. Benchmarks use libraries of the tests: two makes
 # that run at once would both write these libraries.
 build_tests_in() {
-  build_in "$@" && make -C "$1" check TESTS= && make -C "$1" bench
+  build_in "$@" && make_in "$1" check TESTS= && make_in "$1" bench
 }
 
 # Prints the slowest tests of the plain build, with their elapsed and processor seconds.
