@@ -383,11 +383,19 @@ static void append_break(GString *out, int depth) {
 
 static void append_json(GString *out, json_t *value, int depth);
 
+/* JSON requires escapes only for the control characters of ASCII, but a terminal obeys others, too.
+ */
 static void append_scalar(GString *out, const json_t *value) {
   char *text = json_dumps(value, JSON_ENCODE_ANY);
   if (!text)
     end_for_lack_of_memory();
-  g_string_append(out, text);
+  for (const char *at = text; *at; at = g_utf8_next_char(at)) {
+    gunichar c = g_utf8_get_char(at);
+    if (is_control(c))
+      g_string_append_printf(out, "\\u%04x", c);
+    else
+      g_string_append_unichar(out, c);
+  }
   free(text);
 }
 

@@ -756,6 +756,7 @@ ok names-of-files-are-diagnosed-as-text odd_names doctor
 ok name-of-a-file-is-listed-in-one-line name_stays_in_its_line list
 ok name-of-a-file-is-diagnosed-in-one-line name_stays_in_its_line doctor
 ok control-characters-of-two-bytes-are-not-printed fails 2 "no command 'walk?'" "$backplane" $'walk\302\233'
+ok control-characters-of-two-bytes-are-escaped-in-json ends_saying 2 'walk\u009b\u202e' "$backplane" $'walk\302\233\342\200\256' --json
 ok options-are-read-in-any-locale fails 1 "'größe'" env LC_ALL=C "$backplane" run "$digits/digits.onnx" --shape größe=1
 ok negative-number-of-threads-is-a-usage-error fails 2 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
 ok shape-without-extents-is-a-usage-error-in-json ends_saying 2 '"kind": "UsageError"' "$backplane" inspect model "$digits/digits.onnx" --shape image --json
