@@ -90,13 +90,17 @@ void bp__remove_files(int folder) {
     close(folder);
 }
 
+int bp__is_recent(time_t changed, time_t now) {
+  return changed >= now - BP_RECENT_S && changed <= now + BP_RECENT_S;
+}
+
 void bp__remove_abandoned(int folder, const char *name) {
   struct stat status;
   int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0)
     return;
   if (!fstat(fd, &status) && status.st_uid == geteuid() &&
-      status.st_mtime < time(NULL) - BP_RECENT_S && !flock(fd, LOCK_EX | LOCK_NB)) {
+      !bp__is_recent(status.st_mtime, time(NULL)) && !flock(fd, LOCK_EX | LOCK_NB)) {
     bp__remove_files(fd);
     unlinkat(folder, name, AT_REMOVEDIR);
   } else {

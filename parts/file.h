@@ -37,6 +37,9 @@ DIR *bp__open_entries(int folder);
 void bp__remove_files(int folder);
 /* Names changed within this time, in seconds, may be in use. */
 #define BP_RECENT_S 60
+/* Whether a name changed within BP_RECENT_S seconds of now. A time that is further in the future is
+ * from before the clock was set back. */
+int bp__is_recent(time_t changed, time_t now);
 /* Removes the folder `name`, and its files, if it is the abandoned folder of a process of this user
  * that ended. A process locks its folder (flock) while it lives. */
 void bp__remove_abandoned(int folder, const char *name);

@@ -24,6 +24,7 @@
 
 /* ---- Removing files ---------------------------------------------------------------------- */
 
+/* Returns the limit of a folder's size. */
 static uint64_t limit_bytes(void) {
   const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
   guint64 mebibytes = DEFAULT_SIZE;
@@ -33,7 +34,7 @@ static uint64_t limit_bytes(void) {
             "BACKPLANE_CACHE_SIZE is \"%s\", not a number of MiB from 0 to %d; ignored", text,
             MOST_SIZE);
   }
-  return mebibytes << 20;
+  return mebibytes ? mebibytes << 20 : UINT64_MAX;
 }
 
 /* Whether a file belongs to the cache: its name is a hash and one of the cache's suffixes. */
@@ -71,7 +72,7 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
   g_array_sort(files, compare_use);
   for (guint i = 0; i < files->len; ++i) {
     const Kept *file = &g_array_index(files, Kept, i);
-    int is_spare = size > limit && file->used < now - BP_RECENT_S;
+    int is_spare = size > limit && !bp__is_recent(file->used, now);
     if (!is_spare && file->used >= now - OLD_S)
       return;
     unlinkat(folder, file->name, 0);
@@ -83,8 +84,20 @@ static void prune(int folder, GArray *files, uint64_t limit, time_t now) {
 static void remove_temporary(int folder, const char *name, const struct stat *status) {
   if (S_ISDIR(status->st_mode))
     bp__remove_abandoned(folder, name);
-  else if (status->st_mtime < time(NULL) - BP_RECENT_S)
+  else if (!bp__is_recent(status->st_mtime, time(NULL)))
     unlinkat(folder, name, 0);
+}
+
+/* Adds a file of the cache to `files`. A file whose time is in the future would never become old: it
+ * gets the present time. */
+static void add_kept(GArray *files, int folder, const char *name, const struct stat *status,
+                     time_t now) {
+  Kept file = {g_strdup(name), status->st_mtime, (uint64_t)status->st_size};
+  if (file.used > now && !bp__is_recent(file.used, now)) {
+    utimensat(folder, name, NULL, AT_SYMLINK_NOFOLLOW);
+    file.used = now;
+  }
+  g_array_append_val(files, file);
 }
 
 /* Removes old files of the cache. Every process updates the time of a file before it uses the file,
@@ -102,15 +115,12 @@ static void tidy(const BpCache *cache) {
     if (fstatat(cache->fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
         status.st_uid != geteuid())
       continue;
-    if (S_ISREG(status.st_mode) && is_kept_name(entry->d_name)) {
-      const Kept file = {g_strdup(entry->d_name), status.st_mtime, (uint64_t)status.st_size};
-      g_array_append_val(files, file);
-    } else if (bp__is_temporary(entry->d_name)) {
+    if (S_ISREG(status.st_mode) && is_kept_name(entry->d_name))
+      add_kept(files, cache->fd, entry->d_name, &status, now);
+    else if (bp__is_temporary(entry->d_name))
       remove_temporary(cache->fd, entry->d_name, &status);
-    }
   }
-  if (limit)
-    prune(cache->fd, files, limit, now);
+  prune(cache->fd, files, limit, now);
   g_array_unref(files);
   closedir(folder);
 }
@@ -135,7 +145,7 @@ static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
     if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode) ||
         !is_kept_name(entry->d_name) || g_str_has_suffix(entry->d_name, ".lock"))
       continue;
-    if (removes && (status.st_mtime >= now - BP_RECENT_S || unlinkat(fd, entry->d_name, 0)))
+    if (removes && (bp__is_recent(status.st_mtime, now) || unlinkat(fd, entry->d_name, 0)))
       continue;
     usage->files++;
     usage->bytes += (uint64_t)status.st_size;

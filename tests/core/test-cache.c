@@ -4,6 +4,7 @@
 
 #include "tests/core/plugin_files.h"
 
+#include <backplane/cache.h>
 #include <backplane/error.h>
 #include <backplane/plugin_helpers.h>
 #include <backplane/plugins.h>
@@ -146,6 +147,34 @@ static void test_own_old_files_go(void) {
   keep("second", "2");
   g_assert_false(g_file_test(kept, G_FILE_TEST_EXISTS));
   g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
+}
+
+/* The clock was set back after the files were used. */
+static void test_times_in_the_future(void) {
+  g_autofree char *cache = use_cache_of("future"), *folder = g_build_filename(cache, "x", NULL);
+  g_autofree char *name = g_strdup_printf("%064x", 1), *kept = put_old(folder, name);
+  g_autofree char *unfinished = put_old(folder, ".backplane-0123456789abcdef");
+  struct stat status;
+  uint64_t files;
+  set_age(kept, -100 * DAY);
+  set_age(unfinished, -100 * DAY);
+  keep("second", "2");
+  g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
+  g_assert_cmpint(stat(kept, &status), ==, 0);
+  g_assert_cmpint(status.st_mtime, <=, time(NULL));
+  set_age(kept, -100 * DAY);
+  g_assert_cmpint(bp_cache_clear(&files, NULL), ==, 0);
+  g_assert_cmpint((int)files, ==, 1);
+  g_assert_false(g_file_test(kept, G_FILE_TEST_EXISTS));
+}
+
+static void test_old_files_go_without_a_limit(void) {
+  g_autofree char *cache = use_cache_of("unlimited"), *folder = g_build_filename(cache, "x", NULL);
+  g_autofree char *name = g_strdup_printf("%064x", 1), *kept = put_old(folder, name);
+  g_setenv("BACKPLANE_CACHE_SIZE", "0", TRUE);
+  keep("second", "2");
+  g_assert_false(g_file_test(kept, G_FILE_TEST_EXISTS));
+  g_unsetenv("BACKPLANE_CACHE_SIZE");
 }
 
 /* ---- Where a path may lead --------------------------------------------------------------- */
@@ -343,7 +372,9 @@ int main(int argc, char **argv) {
   fetch_table();
 #define ADD(path, test) g_test_add_func("/cache/" path, test)
   ADD("files_of_other_names_stay", test_other_names_stay);
-  ADD("files_of_the_cache_go_after_90_days", test_own_old_files_go);
+  ADD("files_of_its_own_go_after_90_days", test_own_old_files_go);
+  ADD("files_of_the_future_become_old", test_times_in_the_future);
+  ADD("files_of_its_own_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
   ADD("relative_folder_is_not_used", test_relative_folder);
   ADD("folder_below_a_folder_of_all_users_is_not_used", test_folder_of_all_above);
   ADD("file_of_other_users_and_link_are_not_trusted", test_file_of_others);
