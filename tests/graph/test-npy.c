@@ -191,6 +191,24 @@ static void test_write_follows_no_link(void) {
   g_unlink(victim);
 }
 
+static void test_private_file(void) {
+  static float value = 1;
+  const BpTensorView view = {
+      .data = &value, .device = {BP_DEVICE_CPU, 0}, .ndim = 0, .dtype = {BP_DTYPE_FLOAT, 32, 1}};
+  g_autofree char *path = path_of("private.npy");
+  struct stat status;
+  mode_t before = umask(0022);
+  g_assert_cmpint(bp_npy_write(path, &view), ==, 0);
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_cmpint(status.st_mode & 0777, ==, 0644);
+  g_assert_cmpint(chmod(path, 0600), ==, 0);
+  g_assert_cmpint(bp_npy_write(path, &view), ==, 0);
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_cmpint(status.st_mode & 0777, ==, 0600);
+  umask(before);
+  g_unlink(path);
+}
+
 static void test_write_into_a_fifo(void) {
   const float value = 1;
   const BpTensorView view = {.data = (void *)(uintptr_t)&value,
@@ -312,6 +330,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
+  g_test_add_func("/npy/write/keeps-a-private-file-private", test_private_file);
   g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);
   g_test_add_func("/npy/write/keeps-a-signal-that-another-thread-caused", test_foreign_signal);
   g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",

@@ -323,6 +323,23 @@ outputs_keep_apart() {
 }
 ok outputs-of-one-file-name-are-kept-apart outputs_keep_apart
 
+# A link gives one file two names, as a file system that ignores case does.
+outputs_of_one_file() {
+  unary Relu 01 "$(part 0a 0802)" A a >"$work/case.onnx" && mkdir -p "$work/case" &&
+    unary Relu 01 "$(part 0a 0802)" A >"$work/one.onnx" &&
+    "$backplane" run "$work/one.onnx" --device cpu --input 'x=[1, 2]' --output "$work/case" && ln -s A.npy "$work/case/a.npy" &&
+    says "$work/case/a.1.npy" "$backplane" run "$work/case.onnx" --device cpu --input 'x=[1, 2]' --output "$work/case"
+}
+ok outputs-whose-names-are-one-file-are-kept-apart outputs_of_one_file
+
+keeps_private_files_private() {
+  local mode
+  (umask 022 && touch "$work/private.html" && chmod 600 "$work/private.html" &&
+    "$backplane" report "$work/four.onnx" --device cpu --input 'x=[1, 2, 3, 4]' --seconds 0 --output "$work/private.html") || return
+  mode=$(stat -c %a "$work/private.html") && echo "$mode" && [ "$mode" = 600 ]
+}
+ok private-file-that-is-replaced-stays-private keeps_private_files_private
+
 # Expected values are read before the run. An output replaces no file that the command reads, and no file of another
 # kind: a model may read it.
 keeps_what_it_reads() {
