@@ -315,6 +315,22 @@ def test_threads_take_turns(digits_model):
         assert np.array_equal(results[index], expected[index])
 
 
+def test_a_run_within_a_run_is_an_error(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, image = model.inputs[0].name, picture(model)
+
+    class Nested:  # pylint: disable=too-few-public-methods
+        """An array whose method runs the model that reads it."""
+
+        def __dlpack__(self, **wishes):
+            model.run({name: image})
+            return image.__dlpack__(**wishes)
+
+    with pytest.raises(errors.NotReadyError, match="in the middle of a call"):
+        model.run({name: Nested()})
+    model.run({name: image})
+
+
 def test_profile(digits_model):
     model = backplane.Model(digits_model, "cpu")
     times = model.profile({model.inputs[0].name: picture(model)})

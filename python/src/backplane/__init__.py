@@ -12,10 +12,11 @@ library releases Python's global interpreter lock while it works. See docs/pytho
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fsdecode
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
@@ -473,10 +474,25 @@ class Model:
             devices = _core.select_model_devices(module, _preferences(on))
         self._model = _core.Model(module, devices)
         self.device = devices[0]
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_busy = False
         self._caches: dict[str, int] = {}  # for each input with a cache, the index of its output
         self.inputs = [TensorInfo(*info) for info in self._model.inputs()]
         self.outputs = [TensorInfo(*info) for info in self._model.outputs()]
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A turn of this thread. An array's method, a signal handler or a finalizer may call the model in the
+        middle of a turn: it would wait for its own thread."""
+        with self._lock:
+            if self._is_busy:
+                raise errors.NotReadyError("this thread is in the middle of a call of the model; make another "
+                                           "model for calls within it")
+            try:
+                self._is_busy = True
+                yield
+            finally:
+                self._is_busy = False
 
     def _set_inputs(self, values: Mapping[str, Any]) -> None:
         known = [info.name for info in self.inputs]
@@ -509,19 +525,19 @@ class Model:
         runs are called without the input, and each run writes its new rows behind the earlier rows. The
         result for `output` is the rows in `memory`, not a copy. A run that is given the input ends the
         binding."""
-        with self._lock:
+        with self._turn():
             self._model.bind_cache(input, output, memory, length)
             self._caches[input] = [info.name for info in self.outputs].index(output)
 
     def cache_length(self, input: str) -> int:
         """Return the number of rows of a cache that are the input of the next run."""
-        with self._lock:
+        with self._turn():
             return self._model.cache_length(input)
 
     def set_cache_length(self, input: str, length: int) -> None:
         """Set the number of rows of a cache that are the input of the next run. A smaller number goes back
         to earlier rows; a larger number requires that the caller wrote the added rows."""
-        with self._lock:
+        with self._turn():
             self._model.set_cache_length(input, length)
 
     def _by_name(self, values: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
@@ -563,7 +579,7 @@ class Model:
         numpy arrays, for all outputs or for the named outputs."""
         wanted = self._outputs_of(values) if feed is not None else []
         given = self._by_name(values if feed is None else feed, named)
-        with self._lock:
+        with self._turn():
             self._set_inputs(given)
             lent = self._caches.values()
             results = self._model.run(bytes(i in lent for i in range(len(self.outputs))))
@@ -574,7 +590,7 @@ class Model:
                 ) -> list[OperatorTime]:
         """Run and measure each operator by itself: wait for the device after each operator."""
         given = self._by_name(values, named)
-        with self._lock:
+        with self._turn():
             self._set_inputs(given)
             return [OperatorTime(*record) for record in self._model.profile()]
 

@@ -45,7 +45,8 @@ class UnsupportedError(BackplaneError, NotImplementedError):
 
 
 class NotReadyError(BackplaneError, RuntimeError):
-    """A plugin that provides the name is still initialising."""
+    """A plugin that provides the name is still initialising, or the model is in the middle of a call of
+    this thread."""
 
 
 class PluginError(BackplaneError, RuntimeError):
