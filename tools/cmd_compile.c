@@ -215,13 +215,41 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return status;
 }
 
+/* Whether a file has a name that a dump gives its files, as "0-c-imported.txt", and is in the folder
+ * of the dump. */
+static gboolean may_be_dumped(const char *path, const struct stat *dump) {
+  g_autofree char *folder = g_path_get_dirname(path), *name = g_path_get_basename(path);
+  size_t digits = strspn(name, "0123456789");
+  struct stat status;
+  return digits && name[digits] == '-' && stat(folder, &status) == 0 &&
+         status.st_dev == dump->st_dev && status.st_ino == dump->st_ino;
+}
+
+/* Checks that a dump replaces none of the files, which are FILE or NAME=FILE. */
+static int check_dump(const char *dir, char *const *files) {
+  struct stat dump;
+  if (!dir || !files || stat(dir, &dump) < 0)
+    return 0;
+  for (; *files; files++) {
+    const char *value = strchr(*files, '=');
+    if (may_be_dumped(*files, &dump) || (value && may_be_dumped(value + 1, &dump)))
+      return command_raise_usage("--dump %s may replace a file that the command reads: %s; choose "
+                                 "another folder",
+                                 dir, *files);
+  }
+  return 0;
+}
+
 /* Checks that the folder of a dump exists, and that no file that is read is overwritten. */
 static int prepare(char *path, const CompileOptions *options) {
   char *const model[] = {path, NULL};
   const ModelOptions inputs = {.inputs = options->inputs};
   return model_check_output("--output", options->output, model, &inputs) < 0 ||
                  command_check_kind("--output", options->output, "\177ELF", "library") < 0 ||
-                 command_check_folder(options->dump_dir) < 0
+                 command_check_folder(options->dump_dir) < 0 ||
+                 check_dump(options->dump_dir, model) < 0 ||
+                 check_dump(options->dump_dir, options->inputs) < 0 ||
+                 check_dump(options->dump_dir, options->dump_dir ? model_files_beside(path) : NULL) < 0
              ? command_fail(options->json)
              : EXIT_OK;
 }

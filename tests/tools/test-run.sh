@@ -351,7 +351,8 @@ keeps_what_it_reads() {
     unary Relu 01 "$(part 0a 0802)" >"$kept/relu.onnx" &&
     "$backplane" run "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --output "$kept" &&
     sum_with_file y.npy >"$kept/sum.onnx" && mkdir "$kept/dump" &&
-    "$backplane" profile "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --seconds 0 --dump-dir "$kept/dump" || return
+    "$backplane" profile "$kept/relu.onnx" --device cpu --input 'x=[1, -2]' --seconds 0 --dump-dir "$kept/dump" &&
+    cp "$kept/y.npy" "$kept/dump/0-c-imported.txt" && sum_with_file 0-c-imported.txt >"$kept/dump/dumped.onnx" || return
   for file in data.html data.json data.npz data/logits.npy; do
     mkdir -p "$kept/data" && echo weights >"$kept/$file" || return
   done
@@ -368,6 +369,8 @@ keeps_what_it_reads() {
     fails 2 "--output ./y.npy $reads: ./y.npy" "$backplane" run sum.onnx --device cpu --input 'x=[1, 2]' --output . &&
     fails 2 "--dump-dir dump/0:Relu_0.npy $reads: x=dump/0:Relu_0.npy" "$backplane" profile relu.onnx --device cpu --seconds 0 \
       --input x=dump/0:Relu_0.npy --dump-dir dump &&
+    fails 2 "--dump dump may replace a file that the command reads: dump/0-c-imported.txt" "$backplane" compile dump/dumped.onnx \
+      --target c --dump dump -o sum.so &&
     fails 2 "--output data.html $kind HTML page" "$backplane" report m.so --device cpu --seconds 0 --output data.html &&
     fails 2 "--trace data.json $kind JSON" "$backplane" profile m.so --device cpu --seconds 0 --trace data.json &&
     fails 2 "--output data.npz $kind .npz file" "$backplane" run m.so --input "$seven" --output data.npz &&
