@@ -215,8 +215,8 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return status;
 }
 
-/* Whether a file has a name that a dump gives its files, as "0-c-imported.txt", and is in the folder
- * of the dump. */
+/* Whether a file has a name that a dump gives its files, as "0-c-imported.txt", and is in the
+ * folder of the dump. */
 static gboolean may_be_dumped(const char *path, const struct stat *dump) {
   g_autofree char *folder = g_path_get_dirname(path), *name = g_path_get_basename(path);
   size_t digits = strspn(name, "0123456789");
@@ -249,7 +249,8 @@ static int prepare(char *path, const CompileOptions *options) {
                  command_check_folder(options->dump_dir) < 0 ||
                  check_dump(options->dump_dir, model) < 0 ||
                  check_dump(options->dump_dir, options->inputs) < 0 ||
-                 check_dump(options->dump_dir, options->dump_dir ? model_files_beside(path) : NULL) < 0
+                 check_dump(options->dump_dir,
+                            options->dump_dir ? model_files_beside(path) : NULL) < 0
              ? command_fail(options->json)
              : EXIT_OK;
 }

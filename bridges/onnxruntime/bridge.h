@@ -138,6 +138,8 @@ const char *graph_print(Graph *graph, const char *format, ...) BP_PRINTF(2, 3);
 /* Whether elements of a type are numbers of whole bytes: only such tensors can be inputs and
  * outputs of a part. */
 bool type_has_bytes(int32_t type);
+/* Whether ONNX's number of a type means the data type. */
+bool type_is(int32_t type, BpDataType dtype);
 
 /* ---- onnx_write.c -------------------------------------------------------------------------- */
 
@@ -179,6 +181,7 @@ typedef struct Purpose {
 Part *part_create(const Purpose *purpose, const BpOnnxBytes *onnx, const char *key);
 void part_free(Part *part);
 const char *part_key(const Part *part);
+const BpModel *part_model(const Part *part);
 /* part_keep_onnx stores the part's ONNX model, and takes ownership of the bytes. part_onnx returns
  * the stored bytes, or NULL. */
 void part_keep_onnx(Part *part, Bytes *onnx);

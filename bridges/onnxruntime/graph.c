@@ -43,10 +43,33 @@ const char *graph_print(Graph *graph, const char *format, ...) {
   return text;
 }
 
-/* ONNX's numbers of types: float32 1, uint8 to int64 2 to 7, bool 9, float16 10, float64 11, uint32
- * and uint64 12 and 13, bfloat16 16, and float8 17 to 20. */
+/* The types whose elements are whole bytes, by ONNX's number. */
+static const BpDataType types[] = {
+    [1] = {BP_DTYPE_FLOAT, 32, 1},
+    [2] = {BP_DTYPE_UINT, 8, 1},
+    [3] = {BP_DTYPE_INT, 8, 1},
+    [4] = {BP_DTYPE_UINT, 16, 1},
+    [5] = {BP_DTYPE_INT, 16, 1},
+    [6] = {BP_DTYPE_INT, 32, 1},
+    [7] = {BP_DTYPE_INT, 64, 1},
+    [9] = {BP_DTYPE_BOOL, 8, 1},
+    [10] = {BP_DTYPE_FLOAT, 16, 1},
+    [11] = {BP_DTYPE_FLOAT, 64, 1},
+    [12] = {BP_DTYPE_UINT, 32, 1},
+    [13] = {BP_DTYPE_UINT, 64, 1},
+    [16] = {BP_DTYPE_BFLOAT, 16, 1},
+    [17] = {BP_DTYPE_FLOAT8_E4M3FN, 8, 1},
+    [18] = {BP_DTYPE_FLOAT8_E4M3FNUZ, 8, 1},
+    [19] = {BP_DTYPE_FLOAT8_E5M2, 8, 1},
+    [20] = {BP_DTYPE_FLOAT8_E5M2FNUZ, 8, 1},
+};
+
 bool type_has_bytes(int32_t type) {
-  return (type >= 1 && type <= 7) || (type >= 9 && type <= 13) || (type >= 16 && type <= 20);
+  return type >= 0 && (size_t)type < sizeof types / sizeof *types && types[type].bits;
+}
+
+bool type_is(int32_t type, BpDataType dtype) {
+  return type_has_bytes(type) && !memcmp(&types[type], &dtype, sizeof dtype);
 }
 
 /* ---- Values ------------------------------------------------------------------------------ */

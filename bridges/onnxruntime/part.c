@@ -155,6 +155,10 @@ const char *part_key(const Part *part) {
   return part->key;
 }
 
+const BpModel *part_model(const Part *part) {
+  return part->model;
+}
+
 void part_keep_onnx(Part *part, Bytes *onnx) {
   bytes_free(&part->onnx);
   part->onnx = *onnx;

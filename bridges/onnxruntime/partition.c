@@ -404,6 +404,35 @@ static bool holds_part(const Graph *graph, const Node *node) {
   return is_ours;
 }
 
+/* Checks that a value of the node has the name and the type of the part's tensor: a part reads and
+ * writes as many bytes as its own types have. */
+static int check_tensor(const Graph *graph, const int32_t *values, int32_t count, const char *role,
+                        const BpModelTensorInfo *info) {
+  for (int32_t i = 0; i < count; i++) {
+    const Value *value = values[i] < 0 ? NULL : &graph->values[values[i]];
+    if (value && strcmp(value->name, info->name) == 0 && type_is(value->type, info->dtype))
+      return 0;
+  }
+  char dtype[32];
+  bp_dtype_format(info->dtype, dtype, sizeof dtype);
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "the model in its ep_cache_context has the %s '%s' of %s, which the node "
+                        "does not have",
+                        role, info->name, dtype);
+}
+
+static int check_held(const Graph *graph, const Node *node, const BpModel *model) {
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
+    if (check_tensor(graph, node->inputs, node->num_own_inputs, "input",
+                     bp_model_input_info(model, i)))
+      return -1;
+  for (int32_t i = 0; i < bp_model_num_outputs(model); i++)
+    if (check_tensor(graph, node->outputs, node->num_outputs, "output",
+                     bp_model_output_info(model, i)))
+      return -1;
+  return 0;
+}
+
 /* Compiles the ONNX model that the node contains, which is data, not code. */
 static int claim_held(Partition *partition, int32_t index) {
   Graph *graph = partition->graph;
@@ -416,6 +445,10 @@ static int claim_held(Partition *partition, int32_t index) {
     BpOnnxBytes bytes = {
         .struct_size = sizeof bytes, .name = "EPContext", .data = data, .size = size};
     part = part_create(partition->purpose, &bytes, graph->values[node->outputs[0]].name);
+    if (part && check_held(graph, node, part_model(part))) {
+      part_free(part);
+      part = NULL;
+    }
   } else {
     bp_error_raise(BP_ERROR_FORMAT, "the node has no ep_cache_context");
   }

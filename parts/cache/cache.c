@@ -88,8 +88,8 @@ static void remove_temporary(int folder, const char *name, const struct stat *st
     unlinkat(folder, name, 0);
 }
 
-/* Adds a file of the cache to `files`. A file whose time is in the future would never become old: it
- * gets the present time. */
+/* Adds a file of the cache to `files`. A file whose time is in the future would never become old:
+ * it gets the present time. */
 static void add_kept(GArray *files, int folder, const char *name, const struct stat *status,
                      time_t now) {
   Kept file = {g_strdup(name), status->st_mtime, (uint64_t)status->st_size};

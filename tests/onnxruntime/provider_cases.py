@@ -353,6 +353,23 @@ def damaged_context_is_an_error():
         raise AssertionError("the session was made")
 
 
+def context_of_other_types_is_an_error():
+    """The model in a node reads and writes as many bytes as its own types have, whatever types the node has."""
+    for types in ((FLOAT, TensorProto.DOUBLE, FLOAT, FLOAT), (TensorProto.DOUBLE, FLOAT, FLOAT, FLOAT),
+                  (FLOAT, FLOAT, TensorProto.INT64, FLOAT), (FLOAT, FLOAT, FLOAT, TensorProto.INT8)):
+        inner = graph_model([helper.make_node("Cast", ["x"], ["y"], to=types[1])], [("x", types[0], [4])], [("y", types[1], [4])])
+        node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", main_context=1, embed_mode=1,
+                                source="Backplane", ep_cache_context=inner.SerializeToString())
+        model = graph_model([node], [("x", types[2], [4])], [("y", types[3], [4])],
+                            opsets=[*OPSETS, helper.make_opsetid("com.microsoft", 1)])
+        try:
+            session(model)
+        except Exception as error:
+            assert "EPContext" in str(error), error
+        else:
+            raise AssertionError("the session was made")
+
+
 def claims_from_before_functions_are_inlined_are_dropped():
     """ONNX Runtime asks for claims before it inlines functions, and again after it has optimized the graph."""
     for text in ("(float[n] z) { y = own.F (x)  z = Neg (y) }",
@@ -599,7 +616,7 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
          wrong_shape_is_an_error_and_the_session_goes_on, old_onnxruntime_is_refused_in_words,
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error,
-         claims_from_before_functions_are_inlined_are_dropped, other_devices_give_the_cpus_outputs,
+         context_of_other_types_is_an_error, claims_from_before_functions_are_inlined_are_dropped, other_devices_give_the_cpus_outputs,
          devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
