@@ -5,9 +5,11 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <backplane/graph/npy.h>
@@ -175,20 +177,23 @@ static int read_directory(Npz *npz) {
 }
 
 FILE *file_open(const char *path, gsize *size) {
-  FILE *file = fopen(path, "rb");
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* does not wait for a pipe */
   struct stat status;
   const char *why = NULL;
-  if (!file || fstat(fileno(file), &status) < 0)
+  if (fd < 0 || fstat(fd, &status) < 0)
     why = g_strerror(errno);
   else if (!S_ISREG(status.st_mode)) /* a pipe has no size to read */
     why = S_ISDIR(status.st_mode) ? g_strerror(EISDIR) : "it is not a regular file";
+  FILE *file = why ? NULL : fdopen(fd, "rb");
+  if (!why && !file)
+    why = g_strerror(errno);
   if (why)
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, why);
   else
     *size = (gsize)status.st_size;
-  if (why && file)
-    fclose(file);
-  return why ? NULL : file;
+  if (!file && fd >= 0)
+    close(fd);
+  return file;
 }
 
 char *file_read(const char *path, gsize *size) {

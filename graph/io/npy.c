@@ -4,11 +4,13 @@
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -169,16 +171,28 @@ static BpTensor *read_tensor(const char *path, FILE *file, int64_t size) {
   return tensor;
 }
 
-BpTensor *bp_npy_read(const char *path) {
-  if (!BP_GIVEN(path))
-    return NULL;
-  FILE *file = fopen(path, "rb");
+/* Opens a regular file, without waiting for the writer of a pipe. NULL with an error. */
+static FILE *open_regular(const char *path, int64_t *size) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat status;
-  BpTensor *tensor = NULL;
-  if (!file || fstat(fileno(file), &status) < 0)
+  FILE *file = NULL;
+  if (fd < 0 || fstat(fd, &status) < 0)
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+  else if (!S_ISREG(status.st_mode))
+    bp_error_raise(BP_ERROR_IO, "%s: it is not a regular file", path);
+  else if (!(file = fdopen(fd, "rb")))
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
   else
-    tensor = read_tensor(path, file, status.st_size);
+    *size = status.st_size;
+  if (!file && fd >= 0)
+    close(fd);
+  return file;
+}
+
+BpTensor *bp_npy_read(const char *path) {
+  int64_t size = 0;
+  FILE *file = BP_GIVEN(path) ? open_regular(path, &size) : NULL;
+  BpTensor *tensor = file ? read_tensor(path, file, size) : NULL;
   if (file)
     fclose(file);
   return tensor;

@@ -228,6 +228,18 @@ static void test_write_into_a_fifo(void) {
   g_unlink(path);
 }
 
+/* A FIFO without a writer: opening it as a file would wait for ever. */
+static void test_read_a_fifo(void) {
+  g_autofree char *path = path_of("fifo.npy");
+  g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+  alarm(60);
+  g_assert_null(bp_npy_read(path));
+  alarm(0);
+  g_assert_nonnull(strstr(bp_error_message(), "is not a regular file"));
+  bp_error_clear();
+  g_unlink(path);
+}
+
 static volatile sig_atomic_t num_signals;
 
 static void count_signal(int number) {
@@ -329,6 +341,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/headers-that-numpy-writes-are-read", test_numpy_headers);
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
+  g_test_add_func("/npy/read/waits-for-no-FIFO", test_read_a_fifo);
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
   g_test_add_func("/npy/write/keeps-a-private-file-private", test_private_file);
   g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);

@@ -150,8 +150,12 @@ empty_list() {
   gives '' "$work/line.onnx" --input 'x=[]' && describes_shape 0
 }
 
-# A pipe is not read as an empty file.
+# A pipe is not read as an empty file, and its writer is not waited for.
 refuses_pipes() {
+  mkfifo "$work/silent.png" "$work/silent.npy" || return
+  fails 1 "silent.png: it is not a regular file" timeout 60 "$backplane" run "$work/four.onnx" --input "x=$work/silent.png" &&
+    fails 1 "silent.npy: it is not a regular file" timeout 60 "$backplane" run "$work/four.onnx" --input "x=$work/silent.npy" ||
+    return
   mkfifo "$work/pipe.npz" && { cat "$work/x.npz" >"$work/pipe.npz" & }
   fails 1 "pipe.npz: it is not a regular file" "$backplane" run "$work/four.onnx" --input "x=$work/pipe.npz" &&
     fails 1 "it is not a regular file" "$backplane" run "$work/four.onnx" --input 'x=[1,2,3,4]' --top 1 --labels <(echo a) &&
