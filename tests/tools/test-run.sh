@@ -152,8 +152,8 @@ empty_list() {
 
 # A pipe is not read as an empty file, and its writer is not waited for.
 refuses_pipes() {
-  mkfifo "$work/silent.png" "$work/silent.npy" || return
-  fails 1 "silent.png: it is not a regular file" timeout 60 "$backplane" run "$work/four.onnx" --input "x=$work/silent.png" &&
+  mkfifo "$work/silent.npz" "$work/silent.npy" || return
+  fails 1 "silent.npz: it is not a regular file" timeout 60 "$backplane" run "$work/four.onnx" --input "x=$work/silent.npz" &&
     fails 1 "silent.npy: it is not a regular file" timeout 60 "$backplane" run "$work/four.onnx" --input "x=$work/silent.npy" ||
     return
   mkfifo "$work/pipe.npz" && { cat "$work/x.npz" >"$work/pipe.npz" & }
