@@ -353,6 +353,13 @@ typedef struct Unfinished {
   char name[BP_TEMPORARY_SIZE]; /* "": none */
 } Unfinished;
 
+/* The user may have made the file that is replaced private. */
+static void restrict_mode(int fd, const char *path) {
+  struct stat before, own;
+  if (!stat(path, &before) && !fstat(fd, &own))
+    fchmod(fd, own.st_mode & (before.st_mode | S_IRWXU) & 0777);
+}
+
 static int create_beside(const char *path, Unfinished *file) {
   char *directory = g_path_get_dirname(path);
   file->folder = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -361,6 +368,8 @@ static int create_beside(const char *path, Unfinished *file) {
     file->fd = openat(file->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0777);
   if (file->folder >= 0 && file->fd < 0)
     file->fd = bp__temporary_file(file->folder, 0777, file->name);
+  if (file->fd >= 0)
+    restrict_mode(file->fd, path);
   int rc = file->fd < 0
                ? bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
                                 directory, path, strerror(errno))

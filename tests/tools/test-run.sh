@@ -338,9 +338,13 @@ ok outputs-whose-names-are-one-file-are-kept-apart outputs_of_one_file
 
 keeps_private_files_private() {
   local mode
-  (umask 022 && touch "$work/private.html" && chmod 600 "$work/private.html" &&
-    "$backplane" report "$work/four.onnx" --device cpu --input 'x=[1, 2, 3, 4]' --seconds 0 --output "$work/private.html") || return
-  mode=$(stat -c %a "$work/private.html") && echo "$mode" && [ "$mode" = 600 ]
+  (umask 022 && touch "$work/private.html" "$work/private.so" && chmod 600 "$work/private.html" "$work/private.so" &&
+    "$backplane" report "$work/four.onnx" --device cpu --input 'x=[1, 2, 3, 4]' --seconds 0 --output "$work/private.html" &&
+    "$backplane" compile "$work/four.onnx" --target c --output "$work/private.so") || return
+  for mode in $(stat -c %a "$work/private.html" "$work/private.so"); do
+    echo "$mode"
+    [ $((8#$mode & 8#77)) = 0 ] || return
+  done
 }
 ok private-file-that-is-replaced-stays-private keeps_private_files_private
 
