@@ -40,6 +40,7 @@ int bp__temporary_file(int folder, mode_t mode, char *name) {
 int bp__temporary_folder(int folder, char *name) {
   if (bp__temporary_name(name) || mkdirat(folder, name, 0700))
     return -1;
+  fchmodat(folder, name, 0700, 0); /* the umask may deny the owner, too */
   int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   int error = errno;
   if (fd < 0)

@@ -2,6 +2,7 @@
 /* `backplane compare`: compares a model on two devices, or two models, node by node. */
 #include "tools/command.h"
 
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,6 +130,7 @@ static int make_folder(Side *side) {
   g_array_set_clear_func(side->outputs, clear_output);
   if ((side->dir = g_dir_make_tmp("backplane-XXXXXX", &error))) {
     temporary_add(side->dir);
+    g_chmod(side->dir, 0700); /* the umask may deny the owner, too */
     return 0;
   }
   bp_error_raise(BP_ERROR_IO,

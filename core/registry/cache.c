@@ -101,13 +101,19 @@ static int check_path(const char *path) {
   return -1;
 }
 
+/* Creates a folder unless it exists. The umask may deny the owner, too. */
+static int make_folder(const char *path) {
+  if (!mkdir(path, 0700))
+    return chmod(path, 0700);
+  return errno == EEXIST || !access(path, F_OK) ? 0 : -1;
+}
+
 /* Creates `path` and the folders above it. */
 static int make_folders(char *path) {
   for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
     if (slash)
       *slash = '\0';
-    int failed = mkdir(path, 0700) && errno != EEXIST && access(path, F_OK);
-    int rc = failed ? raise_path("make", path) : 0;
+    int rc = make_folder(path) ? raise_path("make", path) : 0;
     if (slash)
       *slash = '/';
     if (rc || !slash)

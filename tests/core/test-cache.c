@@ -177,6 +177,18 @@ static void test_old_files_go_without_a_limit(void) {
   g_unsetenv("BACKPLANE_CACHE_SIZE");
 }
 
+/* A service may have a umask that denies the owner, too. */
+static void test_umask(void) {
+  g_autofree char *cache = use_cache_of("masked"), *folder = g_build_filename(cache, "x", NULL);
+  struct stat status;
+  mode_t before = umask(0177);
+  keep("first", "1");
+  umask(before);
+  g_assert_cmpint(stat(folder, &status), ==, 0);
+  g_assert_cmpint(status.st_mode & 0777, ==, 0700);
+  g_assert_true(is_kept("first", "1"));
+}
+
 /* ---- Where a path may lead --------------------------------------------------------------- */
 
 static void assert_refused(const char *why) {
@@ -375,6 +387,7 @@ int main(int argc, char **argv) {
   ADD("files_of_its_own_go_after_90_days", test_own_old_files_go);
   ADD("files_of_the_future_become_old", test_times_in_the_future);
   ADD("files_of_its_own_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
+  ADD("folder_is_the_owners_under_any_umask", test_umask);
   ADD("relative_folder_is_not_used", test_relative_folder);
   ADD("folder_below_a_folder_of_all_users_is_not_used", test_folder_of_all_above);
   ADD("file_of_other_users_and_link_are_not_trusted", test_file_of_others);

@@ -336,6 +336,15 @@ outputs_of_one_file() {
 }
 ok outputs-whose-names-are-one-file-are-kept-apart outputs_of_one_file
 
+# A service may have a umask that denies the owner, too.
+compiles_under_a_umask() {
+  printf '#!/bin/sh\nstat -c %%a . >>"%s"\nexec cc "$@"\n' "$work/modes" >"$work/cc-modes" && chmod 755 "$work/cc-modes" &&
+    (umask 0177 && BACKPLANE_CACHE_DIR=$work/masked BACKPLANE_CC=$work/cc-modes "$backplane" compile "$work/four.onnx" --target c \
+      --output "$work/masked.so") && cat "$work/modes" && [ "$(sort -u "$work/modes")" = 700 ] &&
+    [ "$(stat -c %a "$work/masked" "$work/masked/c" | sort -u)" = 700 ]
+}
+ok folders-of-the-cache-belong-to-the-owner-under-any-umask compiles_under_a_umask
+
 keeps_private_files_private() {
   local mode
   (umask 022 && touch "$work/private.html" "$work/private.so" && chmod 600 "$work/private.html" "$work/private.so" &&

@@ -130,6 +130,7 @@ int place_make_folder(Place *place) {
     return -1;
   }
   temporary_add(place->folder);
+  g_chmod(place->folder, 0700); /* the umask may deny the owner, too */
   g_free(place->path);
   place->path = g_build_filename(place->folder, "model.so", NULL);
   return 0;
