@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kit's command line. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include <backplane/conformance/conformance.h>
 
@@ -95,6 +96,15 @@ static int check_options(const Options *options) {
   return 0;
 }
 
+static int check_output(const char *output, const char *file) {
+  struct stat own, other;
+  if (!output || !file || stat(output, &own) || stat(file, &other) || !S_ISREG(own.st_mode) ||
+      own.st_dev != other.st_dev || own.st_ino != other.st_ino)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "--output %s would replace a file that is read: %s", output,
+                        file);
+}
+
 /* A file is recognised by the '/' in its path, so a bare FILE.so gets one. */
 static char *make_subject(const char *plugin) {
   gboolean is_bare_file = !strchr(plugin, '/') && strchr(plugin, '.');
@@ -135,6 +145,8 @@ static int run_options(Run *run, const Options *options) {
                          : options->format ? bp__report_format(options->format)
                                            : bp__report_format("text");
   if (!format || check_options(options) || bp__run_select(run, options->only, options->skip) ||
+      check_output(options->output, options->plugins ? options->plugins[0] : NULL) ||
+      check_output(options->output, options->expect_fail) ||
       (options->expect_fail && bp__run_expect(run, options->expect_fail)))
     return -1;
   int rc = bp__output_open(&output, options->output);

@@ -250,6 +250,14 @@ keeps_the_mode() (
     ends 3 verify --output "$work/new" --only plugin.descriptor "$simdev" && [ "$(stat -c %a "$work/new")" = 644 ]
 )
 
+# A report replaces no file that the kit reads.
+keeps_what_it_reads() {
+  cp "$simdev" "$work/kept.so" && ln -f "$work/kept.so" "$work/kept" && echo copy.order >"$work/known" || return
+  ends_saying 2 'would replace a file that is read' verify --output "$work/kept" --only plugin.descriptor "$work/kept.so" &&
+    ends_saying 2 'would replace a file that is read' verify --output "$work/known" --expect-fail "$work/known" --only copy "$simdev" &&
+    cmp "$simdev" "$work/kept.so" && [ "$(cat "$work/known")" = copy.order ]
+}
+
 # json EXPRESSION: the expression holds for d, the printed document.
 json() {
   ! command -v python3 >/dev/null || python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d); assert eval(sys.argv[2])' \
@@ -348,6 +356,7 @@ ok failure/kind-with-a-reserved-name-is-refused a_reserved_kind_is_refused
 ok failure/missing-slot-is-named a_missing_slot_is_named
 ok report/junit well_formed_junit
 ok report/keeps-the-mode keeps_the_mode
+ok report/replaces-no-file-that-is-read keeps_what_it_reads
 ok report/json well_formed_json
 ok report/json-of-an-error error_as_json
 ok list/json list_as_json
