@@ -179,7 +179,8 @@ static FILE *open_regular(const char *path, int64_t *size) {
   if (fd < 0 || fstat(fd, &status) < 0)
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
   else if (!S_ISREG(status.st_mode))
-    bp_error_raise(BP_ERROR_IO, "%s: it is not a regular file", path);
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path,
+                   S_ISDIR(status.st_mode) ? strerror(EISDIR) : "it is not a regular file");
   else if (!(file = fdopen(fd, "rb")))
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
   else
