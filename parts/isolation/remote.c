@@ -25,6 +25,8 @@ enum { NEW, ASKING, ANSWERED, UNREACHABLE };
 /* Device types have 31 bits, of which the kind's number takes 16. */
 #define MOST_MACHINES 32767
 #define MOST_HOST     128
+/* A faulty machine could fill the memory of this process. */
+#define MOST_PLUGINS 1024
 
 /* A machine; never freed. The plugins' lock guards all members but `host`; only the thread that set
  * ASKING writes `why`. */
@@ -179,9 +181,19 @@ static void take_plugin(const Machine *machine, const char *text, size_t size) {
   add_plugin(plugin);
 }
 
+static int check_count(const BpByteArray *bytes) {
+  size_t count = 0;
+  for (size_t i = 0; i < bytes->size; i++)
+    count += !bytes->data[i];
+  return count <= MOST_PLUGINS ? 0
+                               : bp__reason_raise(REASON_REMOTE_UNREACHABLE,
+                                                  "it lists %zu plugins, and at most %d are taken",
+                                                  count, MOST_PLUGINS);
+}
+
 static int take_list(const Machine *machine, const BpValue *list) {
   BpByteArray bytes;
-  if (bp_value_view_str(list, &bytes))
+  if (bp_value_view_str(list, &bytes) || check_count(&bytes))
     return -1;
   for (const char *text = bytes.data, *end = text + bytes.size; text < end;) {
     size_t size = strnlen(text, (size_t)(end - text));

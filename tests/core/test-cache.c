@@ -384,9 +384,9 @@ int main(int argc, char **argv) {
   fetch_table();
 #define ADD(path, test) g_test_add_func("/cache/" path, test)
   ADD("files_of_other_names_stay", test_other_names_stay);
-  ADD("files_of_its_own_go_after_90_days", test_own_old_files_go);
+  ADD("files_of_the_cache_go_after_90_days", test_own_old_files_go);
   ADD("files_of_the_future_become_old", test_times_in_the_future);
-  ADD("files_of_its_own_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
+  ADD("files_of_the_cache_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
   ADD("folder_is_the_owners_under_any_umask", test_umask);
   ADD("relative_folder_is_not_used", test_relative_folder);
   ADD("folder_below_a_folder_of_all_users_is_not_used", test_folder_of_all_above);

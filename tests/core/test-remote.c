@@ -81,6 +81,13 @@ static void break_protocol(const char *how) {
     send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 2 * sizeof endless);
     send_bytes(&endless, sizeof endless);
     send_bytes(&endless, sizeof endless);
+  } else if (!strcmp(how, "many-plugins")) { /* the host takes the bytes that do not come for 0 */
+    const uint64_t list[] = {1, 1 << 20};
+    uint64_t blob;
+    send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, sizeof list);
+    send_bytes(list, sizeof list);
+    if (fread(&request, sizeof request, 1, stdin) == 1 && fread(&blob, sizeof blob, 1, stdin) == 1)
+      send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 0);
   } else if (!strcmp(how, "short-answer"))
     send_frame(BP_WORKER_FRAME_ANSWER, request.channel, 0, 0);
   else if (!strcmp(how, "going"))
@@ -122,6 +129,7 @@ static void test_peer_that_breaks_the_protocol_is_refused(void) {
   for (size_t i = 0; i < G_N_ELEMENTS(peers); i++)
     assert_refused(peers[i], "the other machine sent a malformed frame");
   assert_refused("no-size", "gave a size that no memory has");
+  assert_refused("many-plugins", "it lists 1048576 plugins, and at most 1024 are taken");
   assert_refused("short-answer", "gave an answer that is too short");
   assert_refused("going", "lost its connection");
 }
