@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_GRAPH_EXEC_CALLS_H
 #define BACKPLANE_GRAPH_EXEC_CALLS_H
 
+#include <stdbool.h>
+
 #include <backplane/device.h>
 
 #include "graph/exec/crossing.h"
@@ -37,8 +39,10 @@ struct BpExecutor {
   void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
   BpTensor **bound;      /* the caller's tensor in use, or NULL, by argument */
   unsigned char *ready;  /* whether the argument has a value, by argument */
-  BpTensor **outputs;    /* by head */
-  BpValue *args;         /* arguments of all calls */
+  BpTensor **outputs;    /* by head; of the last run */
+  bool *is_kept;         /* whether the tensor of an output keeps its memory, by head */
+  bool is_moved; /* whether memory of an argument that is an output has changed since then */
+  BpValue *args; /* of all calls */
   Call *calls;
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */
@@ -50,6 +54,9 @@ struct BpExecutor {
   BpQueueThread *threads[BP_PLACES_MAX];
   uint32_t *orders[BP_PLACES_MAX];
 };
+
+/* Makes new tensors of the outputs that are arguments with other memory than in the last run. */
+int bp__executor_renew_outputs(BpExecutor *executor);
 
 static inline const char *arg_name(const BpExecutor *executor, uint32_t arg) {
   const BpCallGraph *graph = executor->plan.graph;

@@ -395,13 +395,57 @@ static int plan_crossings(BpExecutor *executor) {
   return create_crossings(executor, count) < 0 ? -1 : plan_orders(executor);
 }
 
-static int create_outputs(BpExecutor *executor) {
+/* ---- Outputs ----------------------------------------------------------------------------- */
+
+static int32_t head_storage(const BpExecutor *executor, uint32_t head) {
   const BpCallGraph *graph = executor->plan.graph;
-  for (uint32_t i = 0; i < graph->num_heads; i++) {
-    executor->outputs[i] = bp_tensor_wrap(&executor->views[graph->heads[i]], NULL, NULL);
-    if (!executor->outputs[i])
+  return graph->entries[graph->heads[head]].storage_id;
+}
+
+/* Whether an output is the argument, or a view of it. */
+static bool is_output(const BpExecutor *executor, uint32_t arg) {
+  for (uint32_t i = 0; i < executor->plan.graph->num_heads; i++)
+    if (head_storage(executor, i) == arg_storage(executor, arg))
+      return true;
+  return false;
+}
+
+/* The argument that an output is, or is a view of; num_args if a call computes the output. */
+static uint32_t viewed_arg(const BpExecutor *executor, uint32_t head) {
+  uint32_t arg = 0;
+  while (arg < executor->plan.graph->num_args &&
+         arg_storage(executor, arg) != head_storage(executor, head))
+    arg++;
+  return arg;
+}
+
+/* Makes the tensor of an output, which keeps `bound`, the tensor that it views, or NULL. */
+static int make_output(BpExecutor *executor, uint32_t head, BpTensor *bound) {
+  const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
+  BpTensor *output = bp_tensor_wrap(view, bound ? bp_object_release : NULL, bound);
+  if (!output)
+    return -1;
+  bp_object_retain(bound);
+  bp_object_release(executor->outputs[head]);
+  executor->outputs[head] = output;
+  executor->is_kept[head] = bound != NULL;
+  return 0;
+}
+
+static int create_outputs(BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.graph->num_heads; i++)
+    if (make_output(executor, i, NULL) < 0)
+      return -1;
+  return 0;
+}
+
+int bp__executor_renew_outputs(BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.graph->num_heads && executor->is_moved; i++) {
+    uint32_t arg = viewed_arg(executor, i);
+    if (arg < executor->plan.graph->num_args && make_output(executor, i, executor->bound[arg]) < 0)
       return -1;
   }
+  executor->is_moved = false;
   return 0;
 }
 
@@ -427,8 +471,10 @@ static int allocate_tables(BpExecutor *executor) {
   executor->bound = calloc((size_t)graph->num_args + 1, sizeof(*executor->bound));
   executor->ready = calloc((size_t)graph->num_args + 1, sizeof(*executor->ready));
   executor->outputs = calloc((size_t)graph->num_heads + 1, sizeof(*executor->outputs));
+  executor->is_kept = calloc((size_t)graph->num_heads + 1, sizeof(*executor->is_kept));
   if (!executor->views || !executor->storage || !executor->bound || !executor->ready ||
-      !executor->outputs || (flattens && (!executor->flat || !executor->num_elements)))
+      !executor->outputs || !executor->is_kept ||
+      (flattens && (!executor->flat || !executor->num_elements)))
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for an executor of %u entries",
                           graph->num_entries);
   return 0;
@@ -529,6 +575,7 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->bound);
   free(executor->ready);
   free(executor->outputs);
+  free(executor->is_kept);
   free(executor->args);
   free(executor->calls);
   free(executor->waits);
@@ -545,6 +592,10 @@ void bp__executor_free(BpExecutor *executor) {
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg) {
   const BpCallGraph *graph = executor->plan.graph;
   return &executor->views[graph->nodes[graph->arg_nodes[arg]].first_entry];
+}
+
+BpTensor *bp__executor_bound(const BpExecutor *executor, uint32_t arg) {
+  return executor->bound[arg];
 }
 
 static void append_shape(char *text, size_t size, const BpTensorView *view) {
@@ -580,18 +631,17 @@ static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorV
   return 0;
 }
 
-/* Makes an argument use the executor's memory again. */
-static int unbind(BpExecutor *executor, uint32_t arg) {
+/* Sets the tensor whose memory an argument uses (transfer full); NULL: the executor's memory. */
+static void take_tensor(BpExecutor *executor, uint32_t arg, BpTensor *tensor) {
   int32_t storage = arg_storage(executor, arg);
-  if (executor->bound[arg]) {
-    bp_object_release(executor->bound[arg]);
-    executor->bound[arg] = NULL;
-    executor->ready[arg] = 0;
-  }
-  if (!executor->storage[storage])
-    return allocate_storage(executor, storage);
-  point_storage(executor, storage, executor->storage[storage], 0);
-  return 0;
+  BpTensor *before = executor->bound[arg];
+  executor->bound[arg] = tensor;
+  if (tensor)
+    point_storage(executor, storage, tensor->view.data, tensor->view.byte_offset);
+  else
+    point_storage(executor, storage, executor->storage[storage], 0);
+  executor->is_moved |= is_output(executor, arg);
+  bp_object_release(before);
 }
 
 /* Whether the source's device executes a copy: to the host, or to another device of its kind. */
@@ -601,28 +651,66 @@ static int is_source_copying(BpDevice from, BpDevice to) {
           (to.device_type == from.device_type && to.device_id != from.device_id));
 }
 
-/* A copy that the source's device does is waited for: the run is ordered with its own devices
- * alone. */
-static int copy_input(const BpExecutor *executor, const BpTensorView *from, uint32_t arg) {
+/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
+static int copy_input(const BpExecutor *executor, uint32_t arg, const BpTensorView *from,
+                      const BpTensorView *to) {
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
-  const BpTensorView *to = &executor->views[entry];
+  int status;
   if (is_source_copying(from->device, to->device))
-    return bp_tensor_copy(from, to, NULL) < 0 || bp_stream_sync(from->device, NULL) < 0 ? -1 : 0;
-  return bp_tensor_copy(from, to, executor->streams[graph->entries[entry].place]);
+    status = bp_tensor_copy(from, to, NULL) < 0 ? -1 : bp_stream_sync(from->device, NULL);
+  else
+    status = bp_tensor_copy(from, to, executor->streams[graph->entries[entry].place]);
+  return status < 0 ? bp_error_add_context("input '%s'", arg_name(executor, arg)) : 0;
 }
 
-int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
-  if (check_value(executor, arg, value) < 0 || unbind(executor, arg) < 0)
+/* Whether the value lies in the executor's memory for the argument. */
+static bool is_own_memory(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  const void *own = executor->storage[arg_storage(executor, arg)];
+  return own && value->data == own && value->byte_offset == 0;
+}
+
+/* Copies the value into the executor's memory. The tensor that was bound may have the value. */
+static int copy_into_own(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  int32_t storage = arg_storage(executor, arg);
+  if (!executor->storage[storage] && allocate_storage(executor, storage) < 0)
     return -1;
-  if (copy_input(executor, value, arg) < 0)
+  BpTensorView own = *bp__executor_arg(executor, arg);
+  own.data = executor->storage[storage];
+  own.byte_offset = 0;
+  if (executor->bound[arg])
+    executor->ready[arg] = 0;
+  int status = is_own_memory(executor, arg, value) ? 0 : copy_input(executor, arg, value, &own);
+  take_tensor(executor, arg, NULL);
+  return status;
+}
+
+/* Copies the value into a new tensor: the last output that views the argument stays. */
+static int copy_into_new(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  const BpTensorView *like = bp__executor_arg(executor, arg);
+  BpTensor *copy = bp_tensor_create(like->shape, like->ndim, like->dtype, like->device, NULL);
+  if (!copy)
     return bp_error_add_context("input '%s'", arg_name(executor, arg));
-  executor->ready[arg] = 1;
+  if (copy_input(executor, arg, value, &copy->view) < 0) {
+    bp_object_release(copy);
+    return -1;
+  }
+  take_tensor(executor, arg, copy);
   return 0;
 }
 
-/* Whether a value lies in memory of the executor that has an output. An output that is a view of a
- * bound input lies in the caller's memory, which does not count. */
+int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  if (check_value(executor, arg, value) < 0)
+    return -1;
+  int status = is_output(executor, arg) ? copy_into_new(executor, arg, value)
+                                        : copy_into_own(executor, arg, value);
+  if (status == 0)
+    executor->ready[arg] = 1;
+  return status;
+}
+
+/* Whether a value lies in memory of the executor that has an output. Memory of a bound tensor does
+ * not count. */
 static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
   const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_heads; i++) {
@@ -632,12 +720,6 @@ static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
       return 1;
   }
   return 0;
-}
-
-/* Whether the argument has the given memory already. */
-static int is_memory_of(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
-  const BpTensorView *view = bp__executor_arg(executor, arg);
-  return view->data == value->data && view->byte_offset == value->byte_offset;
 }
 
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
@@ -653,13 +735,11 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
                           "%s; copy it in instead",
                           arg_name(executor, arg), want, have);
   }
+  bool is_own = is_own_memory(executor, arg, &value->view);
   /* A run may write an output before it reads the input. */
-  if (is_in_output(executor, &value->view) && !is_memory_of(executor, arg, &value->view))
+  if (!is_own && is_in_output(executor, &value->view))
     return bp__executor_set_input(executor, arg, &value->view);
-  bp_object_retain(value);
-  bp_object_release(executor->bound[arg]);
-  executor->bound[arg] = value;
+  take_tensor(executor, arg, is_own ? NULL : bp_object_retain(value));
   executor->ready[arg] = 1;
-  point_storage(executor, arg_storage(executor, arg), value->view.data, value->view.byte_offset);
   return 0;
 }

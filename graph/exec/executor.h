@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_GRAPH_EXEC_EXECUTOR_H
 #define BACKPLANE_GRAPH_EXEC_EXECUTOR_H
 
+#include <stdbool.h>
+
 #include <backplane/module.h>
 #include <backplane/tensor.h>
 
@@ -35,13 +37,21 @@ int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorVie
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value);
 /* Returns the view of an argument node (borrowed). */
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg);
+/* Returns the tensor whose memory an argument uses (borrowed); NULL if the memory is the executor's
+ * or the plan's. */
+BpTensor *bp__executor_bound(const BpExecutor *executor, uint32_t arg);
 
-/* Queues the whole graph. A run allocates no memory, and looks up no names. */
+/* Queues the whole graph. A run looks up no names, and allocates no memory, except after the memory
+ * of an argument that is an output has changed. */
 int bp__executor_run(BpExecutor *executor);
 /* Waits for queued work. */
 int bp__executor_sync(BpExecutor *executor);
-/* Returns a head as a tensor (transfer none); its elements are valid after bp__executor_sync. */
-BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
+/* Returns a head of the last run as a tensor (transfer none), which is valid until the next run;
+ * its elements are valid after bp__executor_sync. */
+BpTensor *bp__executor_output(const BpExecutor *executor, uint32_t head);
+/* Whether the tensor of a head keeps its memory: the head views an argument that had memory of its
+ * own. The memory of other heads lives as long as the executor and the plan. */
+bool bp__executor_keeps_output(const BpExecutor *executor, uint32_t head);
 
 /* A callback after each node of a profiled run, when the device is idle. Returns 0 to continue, 1
  * to end the run, or -1 with an error to make it fail. Times are nanoseconds since the run

@@ -100,6 +100,12 @@ static BpTensor *wrap(const ExecutorModule *self, const BpTensorView *view) {
   return tensor;
 }
 
+/* The tensor of an argument (transfer full), which keeps its memory. */
+static BpTensor *wrap_arg(const ExecutorModule *self, uint32_t arg) {
+  BpTensor *bound = bp__executor_bound(self->executor, arg);
+  return bound ? bp_object_retain(bound) : wrap(self, bp__executor_arg(self->executor, arg));
+}
+
 static void give_int(BpValue *result, int64_t value) {
   result->type_index = BP_TYPE_INT;
   result->v_int64 = value;
@@ -142,7 +148,7 @@ static int get_input(void *closure, const BpValue *args, int32_t num_args, BpVal
   uint32_t arg;
   if (check_count("get_input", num_args, 1, 1) < 0 || as_arg(self, &args[0], &arg) < 0)
     return -1;
-  BpTensor *tensor = wrap(self, bp__executor_arg(self->executor, arg));
+  BpTensor *tensor = wrap_arg(self, arg);
   if (!tensor)
     return -1;
   give_tensor(result, tensor);
@@ -180,9 +186,11 @@ static int get_output(void *closure, const BpValue *args, int32_t num_args, BpVa
                           self->graph->num_heads);
   if (bp__executor_sync(self->executor) < 0)
     return -1;
-  BpTensor *output = bp__executor_output(self->executor, (uint32_t)args[0].v_int64);
+  uint32_t head = (uint32_t)args[0].v_int64;
+  BpTensor *output = bp__executor_output(self->executor, head);
   if (num_args == 1) {
-    BpTensor *tensor = wrap(self, &output->view);
+    BpTensor *tensor = bp__executor_keeps_output(self->executor, head) ? bp_object_retain(output)
+                                                                       : wrap(self, &output->view);
     if (!tensor)
       return -1;
     give_tensor(result, tensor);
@@ -227,8 +235,7 @@ static int share_param(void *context, const char *name, BpTensor *tensor) {
     return 0;
   if (theirs < 0)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the other executor has no parameter '%s'", name);
-  BpTensor *shared =
-      wrap(sharing->other, bp__executor_arg(sharing->other->executor, (uint32_t)theirs));
+  BpTensor *shared = wrap_arg(sharing->other, (uint32_t)theirs);
   if (!shared)
     return -1;
   int status = bp__executor_bind_input(sharing->self->executor, (uint32_t)mine, shared);

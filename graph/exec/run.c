@@ -271,7 +271,7 @@ static int run_in_lanes(BpExecutor *executor) {
 }
 
 int bp__executor_run(BpExecutor *executor) {
-  if (check_ready(executor) < 0)
+  if (check_ready(executor) < 0 || bp__executor_renew_outputs(executor) < 0)
     return -1;
   return executor->crossings ? run_in_lanes(executor) : run_in_one_thread(executor);
 }
@@ -283,13 +283,12 @@ int bp__executor_sync(BpExecutor *executor) {
   return 0;
 }
 
-BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {
-  const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
-  BpTensor *output = executor->outputs[head];
-  /* A head that views a bound input moves with the input. */
-  output->view.data = view->data;
-  output->view.byte_offset = view->byte_offset;
-  return output;
+BpTensor *bp__executor_output(const BpExecutor *executor, uint32_t head) {
+  return executor->outputs[head];
+}
+
+bool bp__executor_keeps_output(const BpExecutor *executor, uint32_t head) {
+  return executor->is_kept[head];
 }
 
 typedef struct Profile {
@@ -324,7 +323,8 @@ static int profile_calls(int task_id, BpParallelGroup *group, void *data) {
 
 int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
   Current before;
-  if (check_ready(executor) < 0 || enter(executor, &before) < 0)
+  if (check_ready(executor) < 0 || bp__executor_renew_outputs(executor) < 0 ||
+      enter(executor, &before) < 0)
     return -1;
   Profile profile = {executor, visit, visitor};
   return leave(&before, bp_parallel_launch(profile_calls, &profile, 1));

@@ -525,6 +525,121 @@ static void test_an_input_may_be_an_output(void) {
   g_free(json);
 }
 
+/* Writes other numbers into a tensor. */
+static void fill(BpTensor *tensor, float first) {
+  for (int i = 0; i < 4; i++)
+    ((float *)tensor->view.data)[i] = first + (float)i;
+}
+
+static void assert_first(const BpTensor *tensor, float first) {
+  g_assert_cmpfloat(*(float *)tensor->view.data, ==, first);
+}
+
+/* The outputs are the inputs: w, and x as a view. */
+static char *passing_json(void) {
+  g_autofree char *heads =
+      replaced(graph_json, "\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0],[4,0,0]]");
+  g_autofree char *inputs = replaced(heads, "\"inputs\":[[3,0,0]]", "\"inputs\":[[0,0,0]]");
+  return replaced(inputs, "[0,1,2,3,3]", "[0,1,2,3,0]");
+}
+
+static void run_module(BpModule *module) {
+  BpValue result;
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+}
+
+static void test_an_output_that_is_an_input_stays_until_the_next_run(gconstpointer function) {
+  g_autofree char *json = passing_json();
+  BpModule *module = create(json);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  g_assert_nonnull(module);
+  g_assert_cmpint(set(module, function, "x", x), ==, 0);
+  g_assert_cmpint(set(module, function, "w", w), ==, 0);
+  bp_object_release(x);
+  bp_object_release(w);
+  for (int run = 0; run < 3; run++) {
+    float step = (float)run;
+    run_module(module);
+    BpTensor *first = get_output(module, 0), *second = get_output(module, 1);
+    x = tensor_of(2 + step);
+    w = tensor_of(20 + step);
+    g_assert_cmpint(set(module, run == 1 ? "set_input" : function, "x", x), ==, 0);
+    g_assert_cmpint(set(module, run == 1 ? "set_input" : function, "w", w), ==, 0);
+    assert_first(first, run ? 19 + step : 10);
+    assert_first(second, run ? 1 + step : 1);
+    BpTensor *again = get_output(module, 0);
+    assert_first(again, run ? 19 + step : 10);
+    bp_object_release(again);
+    bp_object_release(first);
+    bp_object_release(second);
+    bp_object_release(x);
+    bp_object_release(w);
+  }
+  bp_object_release(module);
+}
+
+/* The tensor that an input shares with an output lives as long as one of them. */
+static void test_an_input_keeps_the_tensor_that_an_output_views(void) {
+  g_autofree char *json = passing_json();
+  BpModule *module = create(json);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "w", w), ==, 0);
+  bp_object_release(w);
+  run_module(module);
+  BpTensor *output = get_output(module, 0);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "x", output), ==, 0);
+  bp_object_release(output);
+  g_assert_cmpint(set(module, "set_input", "w", x), ==, 0);
+  run_module(module);
+  output = get_output(module, 0);
+  assert_first(output, 1);
+  bp_object_release(output);
+  output = get_output(module, 1);
+  assert_first(output, 10);
+  bp_object_release(output);
+  bp_object_release(x);
+  bp_object_release(module);
+}
+
+static BpTensor *get_input(BpModule *module, const char *name) {
+  const BpValue arg = {.type_index = BP_TYPE_RAW_STR, .v_cstr = name};
+  BpValue result;
+  g_assert_cmpint(call(module, "get_input", &arg, 1, &result), ==, 0);
+  return (BpTensor *)(void *)result.v_obj;
+}
+
+static void test_the_tensor_of_an_input_keeps_its_memory(void) {
+  BpModule *module = create(graph_json);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "w", w), ==, 0);
+  bp_object_release(w);
+  BpTensor *input = get_input(module, "w");
+  g_assert_cmpint(set(module, "set_input", "w", input), ==, 0);
+  assert_first(input, 10);
+  bp_object_release(input);
+  assert_output(module, 12);
+  bp_object_release(x);
+  bp_object_release(module);
+}
+
+/* An input is set to the memory that it has: by a copy, or in place. */
+static void test_an_input_may_be_set_to_its_own_memory(void) {
+  BpModule *module = create(graph_json);
+  BpTensor *w = tensor_of(10), *x = get_input(module, "x");
+  g_assert_cmpint(set(module, "set_input", "w", w), ==, 0);
+  fill(x, 1);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  assert_output(module, 12);
+  fill(x, 2);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "x", x), ==, 0);
+  assert_output(module, 13);
+  bp_object_release(x);
+  bp_object_release(w);
+  bp_object_release(module); /* LeakSanitizer finds a module that its input keeps alive */
+}
+
 static void test_shared_storage(void) {
   static const Refused cases[] = {
       {"[[4,0,0]]", "[[4,0,0],[2,0,0]]", "output 'output1' is overwritten"},
@@ -677,6 +792,17 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/wrong-arguments-are-errors", test_wrong_arguments);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
   g_test_add_func("/executor/an-input-may-be-an-output", test_an_input_may_be_an_output);
+  g_test_add_data_func("/executor/an-output-that-is-an-input-stays-until-the-next-run/copied",
+                       "set_input", test_an_output_that_is_an_input_stays_until_the_next_run);
+  g_test_add_data_func("/executor/an-output-that-is-an-input-stays-until-the-next-run/bound",
+                       "set_input_zero_copy",
+                       test_an_output_that_is_an_input_stays_until_the_next_run);
+  g_test_add_func("/executor/an-input-keeps-the-tensor-that-an-output-views",
+                  test_an_input_keeps_the_tensor_that_an_output_views);
+  g_test_add_func("/executor/the-tensor-of-an-input-keeps-its-memory",
+                  test_the_tensor_of_an_input_keeps_its_memory);
+  g_test_add_func("/executor/an-input-may-be-set-to-its-own-memory",
+                  test_an_input_may_be_set_to_its_own_memory);
   g_test_add_func("/executor/debug/a-node-without-outputs-has-none-to-show",
                   test_a_node_without_outputs_has_none_to_show);
   g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
