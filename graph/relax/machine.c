@@ -413,36 +413,46 @@ static int wait_for_devices(const BpRelaxMachine *machine) {
   return machine->num_devices > 2 ? sync_devices(machine) : 0;
 }
 
-int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
-                           const BpValue *args, int32_t num_args, BpValue *result) {
-  if (running.machine == machine)
-    return call_own(machine, index, args, num_args, result);
-  BpRelaxWorkspace *own = workspace ? NULL : take_workspace(machine);
-  if (!workspace && !own)
-    return -1;
+/* Runs a function from outside the machine. A run has its own workspace and its own profile, or
+ * none: a visitor or a called function may run a machine in the middle of another run. */
+static int call_from_outside(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, Profile *profile,
+                             uint32_t index, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
   BpRelaxMachine *machine_before = running.machine;
-  BpRelaxWorkspace *workspace_before = bp__relax_workspace_use(workspace ? workspace : own);
+  Profile *profile_before = running.profile;
+  BpRelaxWorkspace *workspace_before = bp__relax_workspace_use(workspace);
   running.machine = machine;
+  running.profile = profile;
   int status = call_on_devices(machine, index, args, num_args, result);
   if (status == 0 && wait_for_devices(machine) < 0) {
     bp_value_clear(result);
     status = -1;
   }
   running.machine = machine_before;
+  running.profile = profile_before;
   bp__relax_workspace_use(workspace_before);
-  if (own)
-    give_workspace(machine, own);
   return status ? status : release_result(machine, result);
+}
+
+int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
+                           const BpValue *args, int32_t num_args, BpValue *result) {
+  if (workspace)
+    return call_from_outside(machine, workspace, NULL, index, args, num_args, result);
+  if (running.machine == machine)
+    return call_own(machine, index, args, num_args, result);
+  BpRelaxWorkspace *own = take_workspace(machine);
+  if (!own)
+    return -1;
+  int status = call_from_outside(machine, own, NULL, index, args, num_args, result);
+  give_workspace(machine, own);
+  return status;
 }
 
 int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                               const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
                               void *visitor, BpValue *result) {
-  Profile profile = {visit, visitor, bp__graph_now_ns()}, *before = running.profile;
-  running.profile = &profile;
-  int status = bp__relax_machine_call(machine, workspace, index, args, num_args, result);
-  running.profile = before;
-  return status;
+  Profile profile = {visit, visitor, bp__graph_now_ns()};
+  return call_from_outside(machine, workspace, &profile, index, args, num_args, result);
 }
 
 /* ---- Binding arguments ------------------------------------------------------------------- */

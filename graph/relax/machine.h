@@ -65,7 +65,8 @@ int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace,
  * their result, or NULL. Times are nanoseconds since the run began. */
 typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTensorView *last,
                               int64_t start_ns, int64_t duration_ns);
-/* Calls a function as bp__relax_machine_call does, and reports the times of its calls. */
+/* Calls a function as bp__relax_machine_call does, and reports the times of its calls; `workspace`
+ * is not NULL. */
 int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                               const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
                               void *visitor, BpValue *result);

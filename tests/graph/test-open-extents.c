@@ -588,6 +588,50 @@ static void test_contexts(void) {
   g_free(path);
 }
 
+/* Runs another context in the middle of a profiled run. */
+typedef struct Between {
+  BpModelContext *other;
+  int64_t calls, length;
+} Between;
+
+static int run_between(void *visitor, const char *node, const char *function, int64_t start_ns,
+                       int64_t duration_ns) {
+  Between *between = visitor;
+  (void)node;
+  (void)function;
+  (void)start_ns;
+  (void)duration_ns;
+  g_assert_cmpint(++between->calls, <, 100);
+  BpTensor *x = numbers((const int64_t[]){1, between->length++, WIDTH}, 3);
+  g_assert_nonnull(run(between->other, "x", x));
+  bp_object_release(x);
+  return 0;
+}
+
+static void test_a_visitor_may_run_the_model(void) {
+  char *path = attention_file();
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  BpModelContext *first = bp_model_context_create(model), *second = bp_model_context_create(model);
+  BpTensor *x = numbers((const int64_t[]){2, 5, WIDTH}, 3);
+  BpTensor *expected = bp_object_retain(run(second, "x", x));
+  Between between = {second, 0, 40};
+  g_assert_cmpint(bp_model_set_input(first, "x", &x->view), ==, 0);
+  g_assert_cmpint(bp_model_profile(first, NULL, run_between, &between), ==, 0);
+  g_assert_cmpint(between.calls, >, 3);
+  const BpTensorView *got = &bp_model_get_output(first, 0)->view;
+  g_assert_cmpmem(got->data, (size_t)bp_view_num_bytes(got), expected->view.data,
+                  (size_t)bp_view_num_bytes(&expected->view));
+  bp_object_release(expected);
+  bp_object_release(x);
+  bp_model_context_free(first);
+  bp_model_context_free(second);
+  bp_model_release(model);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 static void test_empty(void) {
   char *path = attention_file();
   BpModule *module = compile(path, "llvm -opt=0", NULL);
@@ -1028,6 +1072,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/constants_are_cut_and_divided_by_extents", test_tables);
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
+  g_test_add_func("/open-extents/a_visitor_may_run_the_model", test_a_visitor_may_run_the_model);
   g_test_add_func("/open-extents/denormals_are_flushed", test_denormals);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);
