@@ -178,13 +178,35 @@ int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGra
 /* ---- Reshape ----------------------------------------------------------------------------- */
 
 /* The extents that 0 copies in a Reshape: the input's extents; a 0 beyond the input's dimensions
- * copies none. */
-static BpGraphValue *copied_extents(BpVectorMaker m, int64_t count) {
+ * copies `beyond`. */
+static BpGraphValue *copied_extents(BpVectorMaker m, int64_t count, int64_t beyond) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t extents[BP_GRAPH_MAX_NDIM];
   for (int64_t i = 0; i < count; i++)
-    extents[i] = i < in->ndim ? in->shape[i] : -2;
+    extents[i] = i < in->ndim ? in->shape[i] : beyond;
   return v_extents(m, extents, count);
+}
+
+/* The product of the elements where `is_one` is false. */
+static BpGraphValue *product_without(BpVectorMaker m, BpGraphValue *is_one, BpGraphValue *vector) {
+  return v_reduce(m, "ReduceProd", v_choose(m, is_one, v_number(m, 1), vector));
+}
+
+/* The extent that -1 stands for. Extents that 0 copies do not matter: they may be 0. If another
+ * extent is 0, the result is -1, because any extent would do. */
+static BpGraphValue *remaining_extent(BpVectorMaker m, BpGraphValue *shape, int64_t count,
+                                      BpGraphValue *is_copied, BpGraphValue *is_rest) {
+  const BpGraphValue *in = m.node->inputs[0];
+  int64_t tail = 1;
+  if (count < in->ndim)
+    tail = bp__extent_product(&m.graph->extents, in->shape + count, in->ndim - (int32_t)count);
+  if (tail == BP_EXTENT_NONE)
+    return NULL;
+  BpGraphValue *elements = v_binary(
+      m, "Mul", product_without(m, is_copied, copied_extents(m, count, 1)), v_extents(m, &tail, 1));
+  BpGraphValue *known = product_without(m, v_binary(m, "Or", is_copied, is_rest), shape);
+  return v_choose(m, v_binary(m, "Equal", known, v_number(m, 0)), v_number(m, -1),
+                  v_binary(m, "Div", elements, v_greatest(m, known, v_number(m, 1))));
 }
 
 /* The shape that a Reshape gives, or negative extents if the wanted shape is impossible; *given are
@@ -194,13 +216,12 @@ static BpGraphValue *reshaped(BpVectorMaker m, BpGraphValue *shape, int64_t coun
   const BpGraphValue *in = m.node->inputs[0];
   int64_t all = bp__extent_product(&m.graph->extents, in->shape, in->ndim);
   BpGraphValue *total = all == BP_EXTENT_NONE ? NULL : v_extents(m, &all, 1);
-  if (!bp__node_int(m.node, "allowzero", 0))
-    shape =
-        v_choose(m, v_binary(m, "Equal", shape, v_number(m, 0)), copied_extents(m, count), shape);
+  BpGraphValue *is_copied = v_binary(m, "Equal", shape, v_number(m, 0));
+  if (bp__node_int(m.node, "allowzero", 0))
+    is_copied = v_binary(m, "And", is_copied, v_binary(m, "Equal", shape, v_number(m, 1)));
   BpGraphValue *is_rest = v_binary(m, "Equal", shape, v_number(m, -1));
-  BpGraphValue *known = v_reduce(m, "ReduceProd", v_choose(m, is_rest, v_number(m, 1), shape));
-  BpGraphValue *rest = v_choose(m, v_binary(m, "Equal", known, v_number(m, 0)), v_number(m, 0),
-                                v_binary(m, "Div", total, v_greatest(m, known, v_number(m, 1))));
+  BpGraphValue *rest = remaining_extent(m, shape, count, is_copied, is_rest);
+  shape = v_choose(m, is_copied, copied_extents(m, count, -2), shape);
   shape = v_choose(m, is_rest, rest, shape);
   *given = shape ? shape->extents : NULL;
   BpGraphValue *is_one = v_binary(

@@ -37,12 +37,25 @@ static int set_view(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int
                       bp__extent_format(extents, before, from, sizeof(from)));
 }
 
+/* The extent that -1 stands for in a shape whose other extents are `known` elements, where the
+ * input has `total`. Extents that 0 copies count in neither: they may be 0. */
+static int64_t remaining_extent(BpGraph *graph, const BpGraphNode *node, int64_t total,
+                                int64_t known) {
+  int status = 0;
+  if (known == 0)
+    status = bp__op_bad(node, "its shape has an extent of 0, so any extent would do for the -1");
+  else if (bp__extent_is_open(known) && !bp__extent_divides(&graph->extents, total, known))
+    status = bp__op_error(node, "whether the extents of its shape divide the number of its "
+                                "elements is known only when the model runs");
+  return status < 0 ? BP_EXTENT_NONE : bp__extent_divide(&graph->extents, total, known);
+}
+
 /* Reshape: 0 copies the extent of the input (unless allowzero), -1 stands for the remaining
  * extent. */
 BP_ROW_INFER(reshape) {
   const BpGraphValue *in = node->inputs[0];
   BpExtents *extents = &graph->extents;
-  int64_t shape[BP_GRAPH_MAX_NDIM], known = 1;
+  int64_t shape[BP_GRAPH_MAX_NDIM], known = 1, total = 1;
   int32_t ndim = bp__node_input(node, 1) ? bp__op_const_extents(node, 1, shape, BP_GRAPH_MAX_NDIM)
                                          : bp__op_ints(node, -1, "shape", shape, BP_GRAPH_MAX_NDIM);
   int32_t open = -1;
@@ -52,10 +65,13 @@ BP_ROW_INFER(reshape) {
     return -1;
   for (int32_t i = 0; i < ndim; i++) {
     if (shape[i] == 0 && !bp__node_int(node, "allowzero", 0)) {
-      if (i >= node->inputs[0]->ndim)
+      if (i >= in->ndim)
         return bp__op_bad(node, "extent %d is 0, which copies one that the input lacks", i);
       shape[i] = in->shape[i];
+      continue;
     }
+    if (i < in->ndim)
+      total = bp__extent_multiply(extents, total, in->shape[i]);
     if (shape[i] == -1 && open >= 0)
       return bp__op_bad(node, "its shape has more than one -1");
     if (shape[i] == -1)
@@ -65,12 +81,12 @@ BP_ROW_INFER(reshape) {
     else if ((known = bp__extent_multiply(extents, known, shape[i])) == BP_EXTENT_NONE)
       return bp_error_add_context("extent %d of the shape of node '%s'", i, node->name);
   }
-  int64_t total = bp__extent_product(extents, in->shape, in->ndim);
-  if (open >= 0 && bp__extent_is_open(known) && !bp__extent_divides(extents, total, known))
-    return bp__op_error(node, "whether the extents of its shape divide the number of its elements "
-                              "is known only when the model runs");
+  for (int32_t i = ndim; i < in->ndim; i++)
+    total = bp__extent_multiply(extents, total, in->shape[i]);
   if (open >= 0)
-    shape[open] = known == 0 ? 0 : bp__extent_divide(extents, total, known);
+    shape[open] = remaining_extent(graph, node, total, known);
+  if (open >= 0 && shape[open] == BP_EXTENT_NONE)
+    return -1;
   return set_view(graph, node, shape, ndim);
 }
 

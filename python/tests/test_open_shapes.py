@@ -600,6 +600,28 @@ def test_a_place_of_a_scalar_has_no_index(tmp_path):
             assert outputs["y"].shape == (0, int(x != 0)) and outputs["z"].shape == (0, 1)
 
 
+@pytest.mark.parametrize("rows", ["n", 0])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_the_rest_of_an_empty_tensor_is_determined_or_refused(is_known, rows, tmp_path):
+    """An extent that a 0 of a Reshape copies may be 0. Beside another 0 any extent would do for the -1."""
+    empty = np.zeros((0, 4), np.float32)
+    for shape, allowzero, expected in [([0, -1], 0, (0, 4)), ([0, 2, -1], 0, (0, 2, 2)), ([-1, 4], 1, (0, 4)),
+                                       ([0, -1], 1, None), ([-1, 0], 1, None)]:
+        inputs = {"x": (FLOAT, [rows, 4])} | ({} if is_known else {"s": (INT64, [len(shape)])})
+        model = model_of([node("Reshape", "x s", "y", allowzero=allowzero)], inputs, "y", {"s": shape} if is_known else {})
+        onnx.save(model, tmp_path / "model.onnx")
+        given = {"x": empty} | ({} if is_known else {"s": np.array(shape, np.int64)})
+
+        def run():
+            return open_model(tmp_path / "model.onnx", "llvm -opt=0", "cpu").run(given)["y"]  # pylint: disable=cell-var-from-loop
+
+        if expected:
+            assert run().shape == expected
+        else:
+            with pytest.raises(ValueError, match="do not have the shape|any extent would do"):
+                run()
+
+
 def sequence(name):
     return onnx.helper.make_tensor_sequence_value_info(name, FLOAT, None)
 
