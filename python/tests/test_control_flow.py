@@ -204,6 +204,23 @@ def test_bodies_run_as_often_as_the_data_says(target, device, name, tmp_path):
             np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
 
 
+def test_a_loop_without_iterations_gives_no_elements_of_known_extents(tmp_path):
+    """onnxruntime gives 0 for the open extents of the elements, also for those that are known before the loop."""
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[n, 3] x, int64 k) => (float[a, n, 3] all, float[a, b] found) {
+        last, all, found = Loop (k, , x) <body = b (int64 i, bool go, float[n, 3] v) =>
+                                         (bool on, float[n, 3] w, float[n, 3] e, float[q] f) {
+          on = Identity (go)  w = Add (v, x)  e = Neg (v)
+          p = NonZero (v)  flat = Constant<value_ints = [-1]> ()  r = Reshape (p, flat)  f = Cast<to = 1> (r)
+        }>
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", "llvm -opt=0"), "cpu")
+    for count, shapes in [(2, [(2, 4, 3), (2, 24)]), (0, [(0, 4, 3), (0, 0)])]:
+        outputs = ours.run(x=np.ones((4, 3), np.float32), k=np.array(count, np.int64))
+        assert [outputs["all"].shape, outputs["found"].shape] == shapes
+
+
 @pytest.mark.parametrize("given, error, words", [
     ({"x": [1, 2], "k": 2}, ValueError, "node 'Loop_0': extent 0 .* is 4, and was 2 before"),
     ({"x": [1, 2], "k": 1 << 58}, MemoryError, "node 'Loop_0'"),
