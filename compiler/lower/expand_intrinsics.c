@@ -331,8 +331,7 @@ static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const B
   const BpIrNode *t = mul(w, bp_ir_cast(module, w->type, y), wide_log2(m, w, size));
   const BpIrNode *power = bp_ir_cast(module, m->type, wide_exp2(w, t));
   const BpIrNode *is_one = bp_ir_binary(module, BP_IR_EQ, size, one);
-  const BpIrNode *has_y = bp_ir_binary(module, BP_IR_EQ, y, y);
-  power = pick(m, bp_ir_binary(module, BP_IR_AND, is_one, has_y), one, power);
+  power = pick(m, is_one, one, power); /* -1 to the power of an infinity, too */
   const BpIrNode *is_whole =
       bp_ir_binary(module, BP_IR_EQ, bp__ir_intrinsic(module, "floor", &y, 1), y);
   const BpIrNode *is_even =

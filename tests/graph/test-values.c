@@ -243,6 +243,34 @@ static void test_zero_factors(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* Powers in rows of equal numbers, so that vectors of a target contain them. The last two cases are
+ * the exponents of the first two. */
+static void test_powers(void) {
+  static const Case cases[] = {
+      {"Pow", "", "6x1", FLOAT, {-1, -1, 1, -1, -INFINITY, 0}, {1, NAN, 1, -1, -INFINITY, 1}},
+      {"Pow", "", "6x1", FLOAT, {-2, -2, -8, 0, -0.0, 0.5}, {-8, 4, NAN, INFINITY, -INFINITY, 0}},
+      {.x = {INFINITY, NAN, NAN, 3, 3, 0}},
+      {.x = {3, 2, 0.5, -2, -3, INFINITY}},
+  };
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  for (int32_t i = 0; i < COUNT(cases); i++) {
+    g_autofree char *x = g_strdup_printf("x%d", i);
+    onnx_input(builder, x, FLOAT, "6x1");
+  }
+  onnx_ints(builder, "shape", "6,32");
+  for (int32_t i = 0; i < 2; i++) {
+    g_autofree char *inputs = g_strdup_printf("x%d,shape", i), *wide = g_strdup_printf("w%d", i);
+    g_autofree char *operands = g_strdup_printf("w%d,x%d", i, i + 2);
+    g_autofree char *power = g_strdup_printf("p%d", i), *y = g_strdup_printf("y%d", i);
+    onnx_node(builder, "Expand", inputs, wide, "");
+    onnx_node(builder, "Pow", operands, power, "");
+    onnx_node(builder, "ReduceMax", power, y, "axes=1, keepdims=0");
+    onnx_output(builder, y);
+  }
+  check(builder, cases, 2);
+}
+
 /* The numbers of a column cancel in an element's own sum, beside an earlier element of 0.25. */
 static void test_cancelled_terms(void) {
   static const Case cases[] = {
@@ -431,6 +459,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/unsigned_numbers_are_their_magnitude", test_unsigned);
   g_test_add_func("/values/large_angles_leave_their_neighbours_alone", test_large_angles);
   g_test_add_func("/values/zero_as_a_factor_keeps_nan", test_zero_factors);
+  g_test_add_func("/values/powers_have_the_values_of_c", test_powers);
   g_test_add_func("/values/terms_of_a_sum_cancel_first", test_cancelled_terms);
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
