@@ -42,7 +42,7 @@ struct BpExecutor {
   BpTensor **outputs;    /* by head; of the last run */
   bool *is_kept;         /* whether the tensor of an output keeps its memory, by head */
   bool is_moved; /* whether memory of an argument that is an output has changed since then */
-  BpValue *args; /* of all calls */
+  BpValue *args; /* arguments of all calls */
   Call *calls;
   uint32_t num_calls;
   uint32_t *waits; /* calls that copy to the host, in the order in which the host waits for them */

@@ -44,20 +44,52 @@ static LLVMValueRef raise_function(BpGen *g) {
   return function;
 }
 
-void bp_gen_raise(BpGen *g, const char *kind, const char *format, LLVMValueRef *args,
-                  uint32_t count) {
+#define NAME_SIZE 160
+
+/* A name as part of a format: each "%" is doubled, and a long name is cut. */
+static const char *escape(const char *name, char text[NAME_SIZE]) {
+  size_t size = 0;
+  for (; *name && size < NAME_SIZE - 2; name++) {
+    text[size++] = *name;
+    if (*name == '%')
+      text[size++] = *name;
+  }
+  text[size] = '\0';
+  return text;
+}
+
+/* The text of a format without conversions. LLVM would copy the text by vectors, which the CPU may
+ * lack if that is what the message says. */
+static LLVMValueRef constant_message(BpGen *g, const char *format) {
+  char text[MESSAGE_SIZE];
+  size_t size = 0;
+  for (; *format && size < MESSAGE_SIZE - 1; format += format[0] == '%' ? 2 : 1)
+    text[size++] = *format;
+  text[size] = '\0';
+  return bp_gen_str(g, text);
+}
+
+/* The address of a message with its arguments. */
+static LLVMValueRef format_message(BpGen *g, const char *format, LLVMValueRef *args,
+                                   uint32_t count) {
   if (!g->message)
     g->message = bp_gen_alloca(g, LLVMArrayType(g->i8, MESSAGE_SIZE), 16);
-  LLVMValueRef text = g->message;
   LLVMTypeRef fixed[] = {g->ptr, g->i64, g->ptr};
   LLVMTypeRef type = LLVMFunctionType(g->i32, fixed, 3, 1);
   LLVMValueRef print = LLVMGetNamedFunction(g->module, "snprintf");
-  LLVMValueRef values[16] = {text, bp_gen_i64(g, MESSAGE_SIZE), bp_gen_str(g, format)};
+  LLVMValueRef values[16] = {g->message, bp_gen_i64(g, MESSAGE_SIZE), bp_gen_str(g, format)};
   if (!print)
     print = LLVMAddFunction(g->module, "snprintf", type);
   for (uint32_t i = 0; i < count && i < 13; i++)
     values[3 + i] = args[i];
   LLVMBuildCall2(g->builder, type, print, values, 3 + count, "");
+  return g->message;
+}
+
+void bp_gen_raise(BpGen *g, const char *kind, const char *format, LLVMValueRef *args,
+                  uint32_t count) {
+  LLVMValueRef text =
+      count > 0 ? format_message(g, format, args, count) : constant_message(g, format);
   LLVMValueRef function = raise_function(g);
   LLVMValueRef raised[] = {bp_gen_str(g, kind), text};
   LLVMBuildCall2(g->builder, LLVMGlobalGetValueType(function), function, raised, 2, "");
@@ -177,7 +209,7 @@ static LLVMValueRef x86_features(BpGen *g) {
 
 /* Fails unless the machine has the features for which the code is compiled. */
 static void check_cpu(BpGen *g) {
-  char text[MESSAGE_SIZE];
+  char text[MESSAGE_SIZE], function[NAME_SIZE];
   Needed needed = {g->cpu, {0, 0}};
   int is_x86 = strcmp(g->cpu->arch, "x86_64") == 0;
   bp_cpu_each(g->cpu->features, ',', add_feature, &needed);
@@ -185,7 +217,8 @@ static void check_cpu(BpGen *g) {
   snprintf(text, sizeof(text),
            "%s: compiled for the CPU %s%s%s, and this one lacks some of its features; build it for "
            "another mcpu",
-           g->ir->str_value(g->ir_function), g->cpu->name, g->extras[0] ? " with " : "", g->extras);
+           escape(g->ir->str_value(g->ir_function), function), g->cpu->name,
+           g->extras[0] ? " with " : "", g->extras);
   for (int i = 0; i < 2; i++) {
     LLVMValueRef type = bp_gen_i64(g, i == 0 ? AT_HWCAP : AT_HWCAP2);
     LLVMValueRef mask = bp_gen_i64(g, (int64_t)needed.bits[i]);
@@ -199,11 +232,12 @@ static void check_cpu(BpGen *g) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* Builds a message: "f: argument 1 (A): ", then `rest`. */
+/* Builds a format: "f: argument 1 (A): ", then `rest`. */
 static const char *about(BpGen *g, int32_t i, const char *rest, char text[MESSAGE_SIZE]) {
-  const BpIrNode *param = g->ir->operand(g->ir_function, i);
-  snprintf(text, MESSAGE_SIZE, "%s: argument %d (%s): %s", g->ir->str_value(g->ir_function), i,
-           g->ir->str_value(param), rest);
+  char function[NAME_SIZE], param[NAME_SIZE];
+  snprintf(text, MESSAGE_SIZE, "%s: argument %d (%s): %s",
+           escape(g->ir->str_value(g->ir_function), function), i,
+           escape(g->ir->str_value(g->ir->operand(g->ir_function, i)), param), rest);
   return text;
 }
 
@@ -464,7 +498,7 @@ static LLVMValueRef body_function(BpGen *g, int32_t count) {
 
 static void packed_function(BpGen *g, int32_t count, LLVMValueRef body) {
   LLVMTypeRef types[] = {g->ptr, g->ptr, g->i32, g->ptr};
-  char name[256], text[MESSAGE_SIZE];
+  char name[256], text[MESSAGE_SIZE], shown[NAME_SIZE];
   const char *ir_name = g->ir->str_value(g->ir_function);
   LLVMValueRef *values = calloc((size_t)count + 1, sizeof(*values));
   if (!values) {
@@ -476,7 +510,7 @@ static void packed_function(BpGen *g, int32_t count, LLVMValueRef body) {
   check_cpu(g);
   LLVMValueRef args = LLVMGetParam(g->function, 1);
   LLVMValueRef got = LLVMGetParam(g->function, 2);
-  snprintf(text, sizeof(text), "%s: expected %d arguments, got %%d", ir_name, count);
+  snprintf(text, sizeof(text), "%s: expected %d arguments, got %%d", escape(ir_name, shown), count);
   fail_if(g, not_equal(g, got, bp_gen_i32(g, count)), BP_ERROR_TYPE, text, &got, 1);
   /* Scalars are read first: the extents of tensors may depend on them. */
   for (int pass = 0; pass < 2; pass++) {

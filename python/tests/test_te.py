@@ -290,6 +290,21 @@ def test_every_device_refuses_arguments_of_another_form():
             compiled(*tensors, 3)
 
 
+def test_messages_show_names_with_percent_signs():
+    targets = [(device, Target.from_device(device)) for device in one_of_each_kind()]
+    targets += [(backplane.device("cpu"), Target(kind)) for kind in ("c", "llvm") if kind in backplane.target_kinds()]
+    for device, target in targets:
+        program = te.Program()
+        a = program.placeholder("5%s%n%", (4,))
+        b = program.compute("b", (4,), lambda i, a=a: a[i] * 2)
+        program.schedule(b, target)
+        double = program.build("double", [a, b], target)
+        for wrong, message in ((np.zeros(5, "float32"), "dimension 0: expected extent 4, got 5"),
+                               (np.zeros(4), "expected a tensor of float32, got float64")):
+            with pytest.raises(errors.BackplaneError, match=rf"double: argument 0 \(5%s%n%\): {message}"):
+                run_on(device, double, wrong, np.zeros(4, "float32"))
+
+
 def test_the_wrong_argument_is_told_beside_another_that_is_a_buffer():
     program = te.Program()
     a = program.placeholder("a", (4,))
