@@ -21,15 +21,22 @@ typedef struct Linear {
   Term terms[MAX_TERMS];
 } Linear;
 
+/* The origin of an integer: only loop variables, extents and constants; also data, but with a value
+ * that is known to be far from the limits of int64; or any data. */
+typedef enum Origin { FROM_INDICES, FROM_BOUNDED_DATA, FROM_DATA } Origin;
+
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node);
+static Origin origin_of(BpIndexContext *context, const BpIrNode *node);
 
 /* ---- Stored results ---------------------------------------------------------------------- */
 
 static void forget(BpIndexContext *context) {
-  for (int32_t i = 0; i < BP__INDEX_NUM_FACTS; i++)
-    bp__ir_map_clear(&context->facts[i]);
+  for (int32_t i = 0; i < BP__INDEX_NUM_FACTS; i++) {
+    bp__ir_map_clear(&context->facts[0][i]);
+    bp__ir_map_clear(&context->facts[1][i]);
+  }
 }
 
 void bp__index_clear(BpIndexContext *context) {
@@ -38,7 +45,9 @@ void bp__index_clear(BpIndexContext *context) {
 }
 
 static const void *recall(BpIndexContext *context, int32_t fact, const BpIrNode *node) {
-  return node->depth > BP__IR_TREE_DEPTH ? bp__ir_map_get(&context->facts[fact], node) : NULL;
+  return node->depth > BP__IR_TREE_DEPTH
+             ? bp__ir_map_get(&context->facts[context->wraps][fact], node)
+             : NULL;
 }
 
 /* Stores a result for a node; if -1 with an error is returned, the result is computed again. */
@@ -50,7 +59,7 @@ static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node,
   if (!kept)
     return -1;
   memcpy(kept, value, size);
-  return bp__ir_map_set(&context->facts[fact], node, kept);
+  return bp__ir_map_set(&context->facts[context->wraps][fact], node, kept);
 }
 
 /* ---- Products ----------------------------------------------------------------------------- */
@@ -145,6 +154,15 @@ static int set_range(BpIndexContext *context, const BpIrNode *var, BpVarRange ra
 int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
                         bool is_free) {
   return set_range(context, var, (BpVarRange){.range = {min, max}, .is_free = is_free});
+}
+
+int bp__index_set_name(BpIndexContext *context, const BpIrNode *var, const BpIrNode *value) {
+  bool before = context->wraps;
+  context->wraps = true;
+  BpVarRange range = {.range = bp__index_range(context, value),
+                      .is_data = origin_of(context, value) == FROM_DATA};
+  context->wraps = before;
+  return set_range(context, var, range);
 }
 
 int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max) {
@@ -270,6 +288,61 @@ static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
   return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
+/* ---- Data -------------------------------------------------------------------------------- */
+
+static bool is_bounded(BpRange range) {
+  return range.min > BP__RANGE_MIN && range.max < BP__RANGE_MAX;
+}
+
+/* Whether the range of a number is known, or the number itself. */
+static bool is_limited(BpIndexContext *context, const BpIrNode *node) {
+  BpRange range = bp__index_range(context, node);
+  return is_bounded(range) || range.min == range.max;
+}
+
+static bool is_sum_or_product(const BpIrNode *node) {
+  return (node->kind == BP_IR_ADD || node->kind == BP_IR_SUB || node->kind == BP_IR_MUL) &&
+         node->dtype.code == BP_DTYPE_INT && node->dtype.bits == 64;
+}
+
+/* Whether the sum or product of bounded data wraps. The other operand may be an index without known
+ * limits; such sums are indices. */
+static bool exceeds_limits(BpIndexContext *context, const BpIrNode *node) {
+  return is_limited(context, node->operands[0]) && is_limited(context, node->operands[1]) &&
+         !is_bounded(range_of_arithmetic(context, node));
+}
+
+static Origin find_origin(BpIndexContext *context, const BpIrNode *node) {
+  const BpVarRange *known = node->kind == BP_IR_VAR ? var_range(context, node) : NULL;
+  Origin origin = FROM_INDICES;
+  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_CALL || (known && known->is_data))
+    origin = FROM_DATA;
+  for (int32_t i = 0; i < node->num_operands && origin != FROM_DATA; i++) {
+    Origin other = origin_of(context, node->operands[i]);
+    origin = other > origin ? other : origin;
+  }
+  if (origin == FROM_INDICES)
+    return origin;
+  if (is_sum_or_product(node))
+    return origin == FROM_DATA || exceeds_limits(context, node) ? FROM_DATA : FROM_BOUNDED_DATA;
+  return is_bounded(range_of_atom(context, node)) ? FROM_BOUNDED_DATA : FROM_DATA;
+}
+
+static Origin origin_of(BpIndexContext *context, const BpIrNode *node) {
+  const Origin *known = recall(context, BP__INDEX_ORIGIN, node);
+  if (known)
+    return *known;
+  Origin origin = find_origin(context, node);
+  return remember(context, BP__INDEX_ORIGIN, node, &origin, sizeof origin) ? FROM_DATA : origin;
+}
+
+/* Whether the node is a sum or product that may wrap. */
+static bool may_wrap(BpIndexContext *context, const BpIrNode *node) {
+  return context->wraps && is_sum_or_product(node) && origin_of(context, node) == FROM_DATA;
+}
+
+/* ---- Ranges of operations ---------------------------------------------------------------- */
+
 /* The greatest value of (x mod a) / b if b divides a, else BP__RANGE_MAX. */
 static int64_t greatest_quotient(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *rest = node->operands[0];
@@ -314,7 +387,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   case BP_IR_ADD:
   case BP_IR_SUB:
   case BP_IR_MUL:
-    return range_of_arithmetic(context, node);
+    return may_wrap(context, node) ? everything : range_of_arithmetic(context, node);
   case BP_IR_RAMP:
     return range_of_ramp(context, node);
   case BP_IR_BROADCAST:
@@ -674,37 +747,49 @@ static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Lin
   return true;
 }
 
+/* The linear form of a quotient, a remainder, a minimum or a maximum; false if it is an atom. */
+static bool linear_of_choice(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  bool before = context->wraps, is_linear = true;
+  context->wraps = true;
+  if (node->kind == BP_IR_MIN || node->kind == BP_IR_MAX)
+    choose(context, node, out);
+  else
+    is_linear = linear_of_quotient(context, node, out);
+  context->wraps = before;
+  return is_linear;
+}
+
 static void find_linear(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   *out = (Linear){0};
   Linear other;
-  switch (node->kind) {
-  case BP_IR_INT_IMM:
-    out->constant = node->int_value;
-    return;
-  case BP_IR_ADD:
-  case BP_IR_SUB:
-    linear_of(context, node->operands[0], out);
-    linear_of(context, node->operands[1], &other);
-    add_scaled(out, &other, node->kind == BP_IR_ADD ? 1 : -1);
-    return;
-  case BP_IR_MUL:
-    if (linear_of_product(context, node, out))
+  bool is_linear = false;
+  if (!may_wrap(context, node))
+    switch (node->kind) {
+    case BP_IR_INT_IMM:
+      out->constant = node->int_value;
       return;
-    break;
-  case BP_IR_DIV:
-  case BP_IR_MOD:
-  case BP_IR_FLOORDIV:
-  case BP_IR_FLOORMOD:
-    if (linear_of_quotient(context, node, out))
+    case BP_IR_ADD:
+    case BP_IR_SUB:
+      linear_of(context, node->operands[0], out);
+      linear_of(context, node->operands[1], &other);
+      add_scaled(out, &other, node->kind == BP_IR_ADD ? 1 : -1);
       return;
-    break;
-  case BP_IR_MIN:
-  case BP_IR_MAX:
-    choose(context, node, out);
+    case BP_IR_MUL:
+      is_linear = linear_of_product(context, node, out);
+      break;
+    case BP_IR_DIV:
+    case BP_IR_MOD:
+    case BP_IR_FLOORDIV:
+    case BP_IR_FLOORMOD:
+    case BP_IR_MIN:
+    case BP_IR_MAX:
+      is_linear = linear_of_choice(context, node, out);
+      break;
+    default:
+      break;
+    }
+  if (is_linear)
     return;
-  default:
-    break;
-  }
   *out = (Linear){0};
   add_term(out, node, 1);
 }
@@ -900,18 +985,20 @@ static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
   }
 }
 
+static int decide(BpIndexContext *context, const BpIrNode *condition);
+
 static int find_decision(BpIndexContext *context, const BpIrNode *condition) {
   int a, b;
   switch (condition->kind) {
   case BP_IR_INT_IMM:
     return condition->int_value != 0;
   case BP_IR_NOT:
-    a = bp__index_decide(context, condition->operands[0]);
+    a = decide(context, condition->operands[0]);
     return a < 0 ? a : !a;
   case BP_IR_AND:
   case BP_IR_OR:
-    a = bp__index_decide(context, condition->operands[0]);
-    b = bp__index_decide(context, condition->operands[1]);
+    a = decide(context, condition->operands[0]);
+    b = decide(context, condition->operands[1]);
     if (condition->kind == BP_IR_AND)
       return a == 0 || b == 0 ? 0 : a == 1 && b == 1 ? 1 : -1;
     return a == 1 || b == 1 ? 1 : a == 0 && b == 0 ? 0 : -1;
@@ -927,13 +1014,21 @@ static int find_decision(BpIndexContext *context, const BpIrNode *condition) {
   }
 }
 
-int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
+static int decide(BpIndexContext *context, const BpIrNode *condition) {
   const int *known = recall(context, BP__INDEX_DECISION, condition);
   if (known)
     return *known;
   int decision = find_decision(context, condition);
   return remember(context, BP__INDEX_DECISION, condition, &decision, sizeof decision) ? -1
                                                                                       : decision;
+}
+
+int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
+  bool before = context->wraps;
+  context->wraps = true;
+  int decision = decide(context, condition);
+  context->wraps = before;
+  return decision;
 }
 
 /* ---- Intervals --------------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
  * expressions while some loops run.
  *
  * Every int64 scalar is a linear form: a constant and integer multiples of atoms. Atoms are
- * variables and nonlinear expressions (loads, divisions that leave a remainder, ...). */
+ * variables and nonlinear expressions (loads, divisions that leave a remainder, ...). A linear form
+ * is equal to its expression even if both wrap. Quotients, extremes and comparisons of numbers that
+ * wrap are different: there a sum or product of data that may wrap is an atom. */
 #ifndef BACKPLANE_COMPILER_LOWER_LINEAR_H
 #define BACKPLANE_COMPILER_LOWER_LINEAR_H
 
@@ -19,10 +21,10 @@ typedef struct BpRange {
 } BpRange;
 
 /* The range of a variable. In bp__index_interval a free variable takes all values of its range. The
- * end of an open variable is unknown. */
+ * end of an open variable is unknown. A variable of data is the name of a number of a tensor. */
 typedef struct BpVarRange {
   BpRange range;
-  bool is_free, is_open;
+  bool is_free, is_open, is_data;
 } BpVarRange;
 
 /* Kinds of results stored for deep expressions, which are graphs, so that each node is examined
@@ -31,7 +33,8 @@ typedef struct BpVarRange {
 #define BP__INDEX_RANGE     1
 #define BP__INDEX_DECISION  2
 #define BP__INDEX_INTERVAL  3
-#define BP__INDEX_NUM_FACTS 4
+#define BP__INDEX_ORIGIN    4
+#define BP__INDEX_NUM_FACTS 5
 
 /* The maximum number of assumptions; further assumptions are ignored. */
 #define BP__INDEX_MAX_ASSUMED 32
@@ -40,14 +43,18 @@ typedef struct BpIndexContext {
   BpIrModule *module;
   const BpIrNode *assumed[BP__INDEX_MAX_ASSUMED]; /* integers that are assumed to be at least 0 */
   int32_t num_assumed;
+  bool wraps;   /* sums and products of data may exceed int64, and wrap; those in an index never do,
+                 * because the index is inside a tensor */
   BpIrMap vars; /* VAR -> BpVarRange in the module's memory */
-  BpIrMap facts[BP__INDEX_NUM_FACTS];
+  BpIrMap facts[2][BP__INDEX_NUM_FACTS]; /* without and with `wraps` */
 } BpIndexContext;
 
 void bp__index_clear(BpIndexContext *context);
 /* Sets the range of a variable until it is set again. */
 int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
                         bool is_free);
+/* Gives the name of an integer the integer's range, and tells whether the integer is data. */
+int bp__index_set_name(BpIndexContext *context, const BpIrNode *var, const BpIrNode *value);
 /* Sets the range of a free variable that goes from 0 to an open extent, which is at most `max` +
  * 1. */
 int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max);
@@ -62,9 +69,11 @@ void bp__index_reset(BpIndexContext *context, int32_t num_assumed);
  * if the ranges allow it, floor division and modulus replaced by DIV and MOD if no operand is
  * negative. Anything except an int64 scalar is returned unchanged. */
 const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node);
-/* The range of an integer, or of all lanes of a vector of integers. */
+/* The range of an integer, or of all lanes of a vector of integers. The range of data is correct
+ * only if the context states that data wraps. */
 BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node);
-/* Whether a condition is true in all iterations: 1 true, 0 false, -1 unknown. */
+/* Whether a condition, which may compare data, is true in all iterations: 1 true, 0 false, -1
+ * unknown. */
 int bp__index_decide(BpIndexContext *context, const BpIrNode *condition);
 /* Sets *difference to a - b if that is a constant; otherwise returns false. */
 bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,

@@ -109,14 +109,12 @@ static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* Binds a name and drops the results that were found while the name had another value. */
-static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRange range) {
+/* Replaces a variable from now on, and drops the results that were found while the variable had
+ * another value. */
+static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow) {
   bp__ir_map_clear(&n->rewriter.done);
   bp__ir_map_clear(&n->done);
-  return bp__index_set_range(&n->index, var, range.min, range.max, false) ||
-                 bp__ir_map_set(&n->vars, var, narrow)
-             ? -1
-             : 0;
+  return bp__ir_map_set(&n->vars, var, narrow);
 }
 
 static BpRange loop_range(BpRange start, BpRange count) {
@@ -134,7 +132,8 @@ static const BpIrNode *narrow_for(Narrower *n, const BpIrNode *node) {
   const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, narrow_type(x[0])) : x[0];
   const BpIrNode *min = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
   const BpIrNode *extent = is_narrow ? narrowed(n, x[2]) : bp__ir_rewrite(&n->rewriter, x[2]);
-  if (!var || !min || !extent || bind(n, x[0], var, range))
+  if (!var || !min || !extent || bind(n, x[0], var) ||
+      bp__index_set_range(&n->index, x[0], range.min, range.max, false))
     return NULL;
   const BpIrNode *body = bp__ir_rewrite(&n->rewriter, x[3]);
   return body ? bp_ir_for(module, var, min, extent, (int32_t)node->int_value, node->str_value, body)
@@ -147,7 +146,7 @@ static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
   bool is_narrow = fits(n, x[1]);
   const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, narrow_type(x[0])) : x[0];
   const BpIrNode *value = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
-  if (!var || !value || bind(n, x[0], var, bp__index_range(&n->index, x[1])))
+  if (!var || !value || bind(n, x[0], var) || bp__index_set_name(&n->index, x[0], x[1]))
     return NULL;
   const BpIrNode *body = bp__ir_rewrite(&n->rewriter, x[2]);
   return body ? bp_ir_let(module, var, value, body) : NULL;
@@ -202,7 +201,8 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
 }
 
 const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function) {
-  Narrower narrower = {.rewriter = {.module = module, .enter = enter}, .index = {.module = module}};
+  Narrower narrower = {.rewriter = {.module = module, .enter = enter},
+                       .index = {.module = module, .wraps = true}};
   const BpIrNode *result = bp__ir_rewrite(&narrower.rewriter, function);
   bp__ir_rewriter_clear(&narrower.rewriter);
   bp__index_clear(&narrower.index);

@@ -19,14 +19,27 @@ static int forget(BpIrRewriter *rewriter) {
   return 0;
 }
 
-/* Results that were found while the variable had another range are invalid. */
-static int set_range(Simplifier *simplifier, const BpIrNode *var, BpRange range) {
+/* Whether the variable has the range already. Results that were found while it had another range
+ * are invalid. */
+static bool has_range(Simplifier *simplifier, const BpIrNode *var, BpRange range) {
   const BpVarRange *known = bp__ir_map_get(&simplifier->index.vars, var);
   if (known && known->range.min == range.min && known->range.max == range.max)
-    return 0;
+    return true;
   if (known)
     forget(&simplifier->rewriter);
-  return bp__index_set_range(&simplifier->index, var, range.min, range.max, false);
+  return false;
+}
+
+static int set_range(Simplifier *simplifier, const BpIrNode *var, BpRange range) {
+  return has_range(simplifier, var, range)
+             ? 0
+             : bp__index_set_range(&simplifier->index, var, range.min, range.max, false);
+}
+
+static int set_name(Simplifier *simplifier, const BpIrNode *var, const BpIrNode *value) {
+  return has_range(simplifier, var, bp__index_range(&simplifier->index, value))
+             ? 0
+             : bp__index_set_name(&simplifier->index, var, value);
 }
 
 static bool is_index(const BpIrNode *node) {
@@ -161,7 +174,7 @@ static const BpIrNode *simplify_let(Simplifier *simplifier, const BpIrNode *node
   if (value->kind == BP_IR_INT_IMM || value->kind == BP_IR_FLOAT_IMM || value->kind == BP_IR_VAR)
     return bp__ir_rewrite(rewriter,
                           bp__ir_substitute_one(rewriter->module, node->operands[2], var, value));
-  if (is_index(var) && set_range(simplifier, var, bp__index_range(&simplifier->index, value)))
+  if (is_index(var) && set_name(simplifier, var, value))
     return NULL;
   const BpIrNode *operands[] = {var, value, bp__ir_rewrite(rewriter, node->operands[2])};
   return bp__ir_with_operands(rewriter->module, node, operands);

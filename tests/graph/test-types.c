@@ -433,6 +433,82 @@ static void test_shared(void) {
     check_chain(&readers[i]);
 }
 
+/* ---- Numbers that wrap ------------------------------------------------------------------- */
+
+#define STEP (INT64_C(1) << 62)
+
+/* y is, for x as int64: whether x is less than x plus STEP, the remainder of 3 x by 3, whether STEP
+ * plus the larger one of x and 0 is at least STEP, and whether STEP times the remainder of x by 4
+ * is at least 0. */
+static GByteArray *model_of_wrapping(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 20;
+  onnx_input(builder, "x", ONNX_FLOAT, "5");
+  onnx_ints(builder, "step", "4611686018427387904");
+  onnx_ints(builder, "zero", "0");
+  onnx_ints(builder, "three", "3");
+  onnx_ints(builder, "four", "4");
+  onnx_node(builder, "Cast", "x", "a", "to=7");
+  onnx_node(builder, "Add", "a,step", "next", "");
+  onnx_node(builder, "Less", "a,next", "is_less", "");
+  onnx_node(builder, "Mul", "a,three", "thrice", "");
+  onnx_node(builder, "Mod", "thrice,three", "rest", "");
+  onnx_node(builder, "Max", "a,zero", "size", "");
+  onnx_node(builder, "Add", "size,step", "far", "");
+  onnx_node(builder, "GreaterOrEqual", "far,step", "is_far", "");
+  onnx_node(builder, "Mod", "a,four", "few", "");
+  onnx_node(builder, "Mul", "few,step", "many", "");
+  onnx_node(builder, "GreaterOrEqual", "many,zero", "is_many", "");
+  onnx_node(builder, "Cast", "is_less", "y0", "to=1");
+  onnx_node(builder, "Cast", "rest", "y1", "to=1");
+  onnx_node(builder, "Cast", "is_far", "y2", "to=1");
+  onnx_node(builder, "Cast", "is_many", "y3", "to=1");
+  onnx_node(builder, "Concat", "y0,y1,y2,y3", "y", "axis=0");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+static int64_t wrapped_sum(int64_t a, int64_t b) {
+  return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static int64_t wrapped_product(int64_t a, int64_t b) {
+  return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+static void check_wrapping(const char *target, const float *x, const float *y) {
+  for (int64_t i = 0; i < 5; i++) {
+    int64_t a = (int64_t)x[i], rest = wrapped_product(a, 3) % 3;
+    const int64_t want[] = {a < wrapped_sum(a, STEP), rest < 0 ? rest + 3 : rest,
+                            wrapped_sum(a < 0 ? 0 : a, STEP) >= STEP,
+                            wrapped_product(a & 3, STEP) >= 0};
+    for (int64_t k = 0; k < 4; k++)
+      if ((int64_t)y[5 * k + i] != want[k])
+        g_error("target %s, result %d of %.9g: %.9g instead of %d", target, (int)k, (double)x[i],
+                (double)y[5 * k + i], (int)want[k]);
+  }
+}
+
+/* Arithmetic of indices never wraps, but arithmetic of data does: no pass may conclude that a sum
+ * is larger than its terms, or that a product is divisible. */
+static void test_wrapping(void) {
+  static const float x[] = {0x1.fffffep62f, 0x1.555556p61f, -0x1p63f, -7, 6};
+  GByteArray *bytes = model_of_wrapping();
+  char *path = onnx_write(bytes);
+  for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+    int64_t count = 0;
+    float *y = run(path, target_texts[k], x, &count);
+    if (y)
+      check_wrapping(target_texts[k], x, y);
+    g_free(y);
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+}
+
 /* ---- Devices without int64 --------------------------------------------------------------- */
 
 /* y is x as int64, times 100,000 and divided by 100,000: the products exceed int32. */
@@ -511,6 +587,7 @@ int main(int argc, char **argv) {
                   test_continuous);
   g_test_add_func("/types/readers_of_one_result_read_the_same_number", test_shared);
   g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
+  g_test_add_func("/types/int64_wraps_before_it_is_compared_or_divided", test_wrapping);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
 }
