@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise operators: types and shapes, and the one computation of all of them, which applies a
  * row's scalar function to broadcast inputs. scalar.c has the scalar functions. */
+#include <math.h>
 #include <string.h>
 
 #include <backplane/object.h>
@@ -127,6 +128,111 @@ BP_ROW_COMPUTE(elementwise) {
 
 BP_ROW_COMPUTE(continuous) {
   return bp__compute_elementwise(op, outputs);
+}
+
+/* ---- Powers ------------------------------------------------------------------------------ */
+
+static bool is_whole(const BpGraphValue *value) {
+  return (value->dtype.code == BP_DTYPE_INT || value->dtype.code == BP_DTYPE_UINT) &&
+         value->dtype.bits >= 8;
+}
+
+/* Whether bp__scalar_pow computes a power with the exponent by multiplications. */
+static bool is_small_constant(const BpGraphValue *exponent) {
+  if (!exponent->data || bp__value_num_elements(exponent) != 1)
+    return false;
+  double value = bp__value_get_float(exponent, 0);
+  return value == 1 || value == 2 || value == 3;
+}
+
+/* Whether each exponent is, or may be, a number that float32 rounds: the sign of a power depends on
+ * the last bit of its exponent. */
+static bool loses_bits(const BpGraphValue *exponent) {
+  BpDataType dtype = exponent->dtype;
+  if (bp__dtype_is_float(dtype) ? dtype.bits < 64 : dtype.bits < 32)
+    return false;
+  for (int64_t i = 0; exponent->data && i < bp__value_num_elements(exponent); i++) {
+    double value = bp__value_get_float(exponent, i);
+    if ((double)(float)value != value && !isnan(value))
+      return true;
+  }
+  return !exponent->data;
+}
+
+/* Expands a power of integers, whose product wraps as other products do, and a power of a float of
+ * 32 bits or less whose exponent float32 would round. */
+BP_ROW_EXPAND(pow) {
+  BpGraphValue *x = node->inputs[0], *exponent = node->inputs[1];
+  BpDataType wide = {BP_DTYPE_FLOAT, 64, 1};
+  bool is_integer = is_whole(x) && is_whole(exponent) && !is_small_constant(exponent);
+  bool is_wide = bp__dtype_is_float(x->dtype) && x->dtype.bits < 64 &&
+                 (is_whole(exponent) || bp__dtype_is_float(exponent->dtype)) &&
+                 loses_bits(exponent);
+  if (!is_integer && !is_wide)
+    return 1;
+  if (is_integer) {
+    if (bp__op_agree_elements(graph, node))
+      return -1;
+    node->outputs[0] =
+        bp__op_apply(graph, "backplane", "IntegerPow", node->name, node->inputs, 2, NULL, 0);
+  } else {
+    BpGraphValue *power = bp__op_binary(graph, node, "Pow", bp__op_cast(graph, node, x, wide),
+                                        bp__op_cast(graph, node, exponent, wide));
+    node->outputs[0] = bp__op_cast(graph, node, power, x->dtype);
+  }
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* Computes a power by squaring. The power of a negative exponent is a fraction, which is rounded
+ * toward zero, unless the base is 1 or -1, for which only the exponent's last bit counts. */
+static int integer_pow_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                            BpTeTensor *const *tensors, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphNode *node = op->node;
+  BpIrModule *ir = bp_te_ir(te);
+  BpDataType dtype = node->outputs[0]->dtype, bits = {BP_DTYPE_UINT, 64, 1};
+  int32_t ndim = node->outputs[0]->ndim;
+  bool has_sign = node->inputs[1]->dtype.code == BP_DTYPE_INT;
+  const BpIrNode *x =
+      bp_ir_block_let(block, "x", read_broadcast(te, op->inputs[0], node->inputs[0], rows, ndim));
+  const BpIrNode *exponent = bp_ir_block_let(
+      block, "exponent", read_broadcast(te, op->inputs[1], node->inputs[1], rows, ndim));
+  const BpIrNode *one = bp_ir_int(ir, bits, 1), *zero = bp_ir_int(ir, bits, 0);
+  const BpIrNode *is_negative = has_sign ? x_lt(ir, exponent, x_number(ir, x_dtype(exponent), 0))
+                                         : bp_ir_int(ir, BP__BOOL, 0);
+  const BpIrNode *all = exponent ? bp_ir_cast(ir, bits, exponent) : NULL;
+  const BpIrNode *last = bp_ir_binary(ir, BP_IR_BIT_AND, all, one);
+  const BpIrNode *rest =
+      bp_ir_block_variable(block, "rest", bp_ir_select(ir, is_negative, last, all));
+  const BpIrNode *factor = bp_ir_block_variable(block, "factor", x);
+  const BpIrNode *power = bp_ir_block_variable(block, "power", bp_ir_int(ir, dtype, 1));
+  const BpIrNode *left = bp_ir_block_value(block, rest);
+  bp_ir_block_while(block, bp_ir_binary(ir, BP_IR_NE, left, zero));
+  const BpIrNode *square = bp_ir_block_let(block, "square", bp_ir_block_value(block, factor));
+  const BpIrNode *now = bp_ir_block_let(block, "now", bp_ir_block_value(block, rest));
+  bp_ir_block_if(block,
+                 bp_ir_binary(ir, BP_IR_NE, bp_ir_binary(ir, BP_IR_BIT_AND, now, one), zero));
+  bp_ir_block_assign(block, power, x_mul(ir, bp_ir_block_value(block, power), square));
+  bp_ir_block_close(block);
+  bp_ir_block_assign(block, factor, x_mul(ir, square, square));
+  bp_ir_block_assign(block, rest, bp_ir_binary(ir, BP_IR_SHR, now, one));
+  bp_ir_block_close(block);
+  const BpIrNode *is_unit = bp_ir_binary(ir, BP_IR_EQ, x, bp_ir_int(ir, dtype, 1));
+  if (dtype.code == BP_DTYPE_INT)
+    is_unit = bp_ir_binary(ir, BP_IR_OR, is_unit,
+                           bp_ir_binary(ir, BP_IR_EQ, x, bp_ir_int(ir, dtype, -1)));
+  const BpIrNode *is_fraction = x_and(ir, is_negative, bp_ir_not(ir, is_unit));
+  const BpIrNode *value =
+      bp_ir_select(ir, is_fraction, bp_ir_int(ir, dtype, 0), bp_ir_block_value(block, power));
+  bp_ir_block_add(block, bp_te_write(te, tensors[0], rows, value));
+  return 0;
+}
+
+BP_ROW_COMPUTE(integer_pow) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpTeResult result = {out->dtype, out->shape, out->ndim};
+  BpOpCompute copy = *op;
+  return bp__op_statements(op, out->shape, out->ndim, &result, 1, integer_pow_body, &copy, outputs);
 }
 
 /* ---- Folding and expansion --------------------------------------------------------------- */

@@ -509,6 +509,47 @@ static void test_wrapping(void) {
   g_byte_array_unref(bytes);
 }
 
+/* y is the last digits of powers of x as int64, then x as a float to the same exponents. */
+static GByteArray *model_of_powers(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 20;
+  onnx_input(builder, "x", ONNX_FLOAT, "6");
+  onnx_ints(builder, "exponents", "39,27,65,-1,-3,16777217");
+  onnx_ints(builder, "thousand", "1000");
+  onnx_node(builder, "Cast", "x", "a", "to=7");
+  onnx_node(builder, "Pow", "a,exponents", "powers", "");
+  onnx_node(builder, "Mod", "powers,thousand", "digits", "fmod=1");
+  onnx_node(builder, "Cast", "digits", "y0", "to=1");
+  onnx_node(builder, "Pow", "x,exponents", "y1", "");
+  onnx_node(builder, "Concat", "y0,y1", "y", "axis=0");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+/* Powers of integers have all digits that int64 has, and wrap as products do. The sign of a power
+ * depends on the last bit of an exponent that float32 does not represent. */
+static void test_powers(void) {
+  static const float x[] = {3, 5, 2, -1, 7, -1};
+  static const float want[] = {267, 125, 0, -1, 0, -1},
+                     real[] = {0x1.c1ec8cp61f, 0x1.9d971ep62f, 0x1p65f, -1, 0x1.7e2256p-9f, -1};
+  GByteArray *bytes = model_of_powers();
+  char *path = onnx_write(bytes);
+  for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+    int64_t count = 0;
+    float *y = run(path, target_texts[k], x, &count);
+    for (int64_t i = 0; y && i < 6; i++)
+      if (y[i] != want[i] || !(fabsf(y[6 + i] - real[i]) <= 1e-6f * fabsf(real[i])))
+        g_error("target %s, power %d: %.9g and %.9g instead of %.9g and %.9g", target_texts[k],
+                (int)i, (double)y[i], (double)y[6 + i], (double)want[i], (double)real[i]);
+    g_free(y);
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+}
+
 /* ---- Devices without int64 --------------------------------------------------------------- */
 
 /* y is x as int64, times 100,000 and divided by 100,000: the products exceed int32. */
@@ -588,6 +629,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/readers_of_one_result_read_the_same_number", test_shared);
   g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
   g_test_add_func("/types/int64_wraps_before_it_is_compared_or_divided", test_wrapping);
+  g_test_add_func("/types/powers_of_integers_have_all_digits", test_powers);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
 }
