@@ -651,15 +651,10 @@ static int is_source_copying(BpDevice from, BpDevice to) {
           (to.device_type == from.device_type && to.device_id != from.device_id));
 }
 
-<<<<<<< HEAD
 /* A copy that the source's device does is waited for: the run is ordered with its own devices
  * alone. */
-static int copy_input(const BpExecutor *executor, const BpTensorView *from, uint32_t arg) {
-=======
-/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
 static int copy_input(const BpExecutor *executor, uint32_t arg, const BpTensorView *from,
                       const BpTensorView *to) {
->>>>>>> c51e8a553f704dd916fc1727be9b046fb0b6b63e
   const BpCallGraph *graph = executor->plan.graph;
   uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
   int status;
@@ -728,15 +723,6 @@ static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
   return 0;
 }
 
-<<<<<<< HEAD
-/* Whether the argument has the given memory already. */
-static int is_memory_of(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
-  const BpTensorView *view = bp__executor_arg(executor, arg);
-  return view->data == value->data && view->byte_offset == value->byte_offset;
-}
-
-=======
->>>>>>> c51e8a553f704dd916fc1727be9b046fb0b6b63e
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
   if (check_value(executor, arg, &value->view) < 0)
     return -1;

@@ -214,6 +214,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
 static int64_t open_bound(BpExtents *extents, int64_t bound, int64_t extent) {
   if (!bp__extent_is_open(bound) && bound >= INT32_MAX)
     return extent; /* exporters write the greatest integer as the end */
+  if (!bp__extent_is_open(bound) && bound < -INT32_MAX)
+    return 0; /* the sum with an extent could overflow */
   if (!bp__extent_is_open(bound) && bound < 0)
     return bp__extent_max(extents, bp__extent_add(extents, extent, bound), 0);
   return bp__extent_min(extents, bound, extent);

@@ -27,7 +27,8 @@ BP_ROW_INFER(clip);
 BP_ROW_INFER(bit_shift);
 BP_ROW_COMPUTE(elementwise); /* computes by the row's scalar function */
 BP_ROW_COMPUTE(integer_pow);
-BP_ROW_COMPUTE(continuous); /* the same; the function is continuous (bp__op_is_continuous) */
+BP_ROW_COMPUTE(
+    continuous); /* computes by the row's continuous scalar function (bp__op_is_continuous) */
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);

@@ -129,6 +129,10 @@ CASES = {
         [node("Slice", "x s e a t", "y")],
         {"x": (FLOAT, ["n", 7])}, "y", {"s": [-3], "e": [-9], "a": [0], "t": [-1]},
         [{"x": Shape((n, 7))} for n in [0, 1, 2, 3, 4, 9, 20]]),
+    "slice_with_bounds_far_outside_of_the_data": (
+        [node("Slice", "x s e a", "y"), node("Neg", "y", "z")],
+        {"x": (FLOAT, ["n", "m", 3])}, "y z", {"s": [4, FIRST, FIRST], "e": [FIRST, LAST, -1], "a": [0, 1, 2]},
+        [{"x": Shape((n, m, 3))} for n, m in [(6, 4), (1, 1), (0, 3), (9, 0)]]),
     "pools_whose_only_window_reaches_beyond_the_input": (
         [node("MaxPool", "x", "m", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
          node("AveragePool", "x", "a", kernel_shape=[2, 3], strides=[2, 3], ceil_mode=1),

@@ -201,7 +201,7 @@ static void test_wrapping(void) {
                "      (if (le 1 (add x 1))\n        (store A i (floormod (mul x 3) 3)))))");
 }
 
-static void test_loops(void) {
+static void test_loops_are_simplified(void) {
   assert_legal("test_plain", "(for i:int64 5 1 serial (store A i i))", "(store A 5 5)");
   assert_legal("test_plain", "(for i:int64 0 0 serial (store A i i))", "(seq)");
   assert_legal("test_plain", "(let x:int64 3 (store A x (load A x)))", "(store A 3 (load A 3))");
@@ -1177,11 +1177,11 @@ static void test_graphs_are_compared_once(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   register_kinds();
-  g_test_add_func("/ir/simplify/conditions", test_conditions);
-  g_test_add_func("/ir/simplify/divisions", test_divisions);
+  g_test_add_func("/ir/simplify/conditions-are-simplified", test_conditions_are_simplified);
+  g_test_add_func("/ir/simplify/divisions-are-simplified", test_divisions_are_simplified);
   g_test_add_func("/ir/simplify/data-wraps", test_wrapping);
-  g_test_add_func("/ir/simplify/loops", test_loops);
-  g_test_add_func("/ir/simplify/masks", test_masks);
+  g_test_add_func("/ir/simplify/loops-are-simplified", test_loops_are_simplified);
+  g_test_add_func("/ir/simplify/masks-are-simplified", test_masks_are_simplified);
   g_test_add_func("/ir/legalize/a_load_of_distant_lanes_becomes_two_loads",
                   test_a_load_of_distant_lanes_becomes_two_loads);
   g_test_add_func("/ir/legalize/a_load_of_few_lanes_in_a_mask_stays_inside_the_mask",

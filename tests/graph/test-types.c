@@ -433,6 +433,54 @@ static void test_shared(void) {
     check_chain(&readers[i]);
 }
 
+/* ---- Normalisation ----------------------------------------------------------------------- */
+
+/* y is x as the type, normalised with the mean 128, the variance 2, the factor 3 and the addend 1.
+ */
+static GByteArray *model_of_normalisation(const Type *type) {
+  static const char *const numbers[] = {"3", "1", "128", "2"};
+  OnnxBuilder *builder = onnx_builder_new();
+  char *to = g_strdup_printf("to=%d", type->number);
+  builder->version = 20;
+  onnx_input(builder, "x", ONNX_FLOAT, "6x1");
+  onnx_node(builder, "Cast", "x", "a", to);
+  for (int i = 0; i < 4; i++) {
+    char name[] = {'n', (char)('0' + i), 0}, cast[] = {'c', (char)('0' + i), 0};
+    onnx_ints(builder, name, numbers[i]);
+    onnx_node(builder, "Cast", name, cast, to);
+  }
+  onnx_node(builder, "BatchNormalization", "a,c0,c1,c2,c3", "b", "");
+  onnx_node(builder, "Cast", "b", "y", "to=1");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  g_free(to);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+/* The product and the mean's product with the factor are large, and their difference is small. */
+static void test_normalisation(void) {
+  static const float x[] = {126, 127, 128, 129, 130, 140};
+  for (size_t t = 0; t < G_N_ELEMENTS(types); t++) {
+    GByteArray *bytes = model_of_normalisation(&types[t]);
+    char *path = onnx_write(bytes);
+    for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+      int64_t count = 0;
+      float *y = run(path, target_texts[k], x, &count);
+      for (int64_t i = 0; y && i < count; i++) {
+        double want = ((double)x[i] - 128) * 3 / sqrt(2 + 1e-5) + 1;
+        if (!(fabs((double)y[i] - want) <= fabs(want) * ldexp(1, -types[t].precision) + 1e-4))
+          g_error("%s, target %s, element %d: %.9g instead of %.9g", types[t].name, target_texts[k],
+                  (int)i, (double)y[i], want);
+      }
+      g_free(y);
+    }
+    unlink(path);
+    g_free(path);
+    g_byte_array_unref(bytes);
+  }
+}
+
 /* ---- Numbers that wrap ------------------------------------------------------------------- */
 
 #define STEP (INT64_C(1) << 62)
@@ -628,6 +676,7 @@ int main(int argc, char **argv) {
                   test_continuous);
   g_test_add_func("/types/readers_of_one_result_read_the_same_number", test_shared);
   g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
+  g_test_add_func("/types/normalisation_with_a_large_mean_is_rounded_once", test_normalisation);
   g_test_add_func("/types/int64_wraps_before_it_is_compared_or_divided", test_wrapping);
   g_test_add_func("/types/powers_of_integers_have_all_digits", test_powers);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
