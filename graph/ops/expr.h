@@ -39,10 +39,15 @@ static inline const BpIrNode *x_index(BpIrModule *ir, int64_t value) {
   return bp_ir_int(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, value);
 }
 /* A constant number of any type. */
+/* The bits of a whole number whose magnitude is less than 2^64. */
+static inline int64_t x_bits(double value) {
+  uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
+  return (int64_t)(value < 0 ? 0 - magnitude : magnitude);
+}
 static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double value) {
   if (bp__dtype_is_float(dtype))
     return bp_ir_float(ir, dtype, value);
-  return bp_ir_int(ir, dtype, (int64_t)value);
+  return bp_ir_int(ir, dtype, x_bits(value));
 }
 static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const BpIrNode *a) {
   return a ? bp_ir_call(ir, bp_ir_table()->dtype(a), BP_IR_CALL_INTRINSIC, name, &a, 1) : NULL;

@@ -200,6 +200,19 @@ static const BpIrNode *is_below(BpIrModule *ir, const BpIrNode *x, double bound)
                                                               : x_lt(ir, x, number(ir, x, bound));
 }
 
+/* Whether x is greater than `bound`, which may lie outside the range of x's integer type. */
+static const BpIrNode *is_above(BpIrModule *ir, const BpIrNode *x, double bound) {
+  BpDataType dtype = x_dtype(x);
+  int is_signed = dtype.code == BP_DTYPE_INT;
+  if (is_float(x))
+    return x_lt(ir, number(ir, x, bound), x);
+  bound = floor(bound);
+  if (bound >= ldexp(1, dtype.bits - is_signed))
+    return bp_ir_int(ir, BP__BOOL, 0);
+  return bound < (is_signed ? -ldexp(1, dtype.bits - 1) : 0) ? bp_ir_int(ir, BP__BOOL, 1)
+                                                             : x_lt(ir, number(ir, x, bound), x);
+}
+
 /* x plus a number. The sum of an integer and a fraction is rounded toward zero. */
 static const BpIrNode *plus(BpIrModule *ir, const BpIrNode *x, double addend) {
   double whole = is_float(x) ? addend : floor(addend);
@@ -213,10 +226,8 @@ BP_ROW_SCALAR(shrink) {
   const BpIrNode *x = args[0], *zero = number(ir, x, 0);
   double bias = (double)bp__node_float(node, "bias", 0.0f);
   double lambda = (double)bp__node_float(node, "lambd", 0.5f);
-  const BpIrNode *is_above = is_float(x) ? x_lt(ir, number(ir, x, lambda), x)
-                                         : bp_ir_not(ir, is_below(ir, x, floor(lambda) + 1));
   return bp_ir_select(ir, is_below(ir, x, -lambda), plus(ir, x, bias),
-                      bp_ir_select(ir, is_above, plus(ir, x, -bias), zero));
+                      bp_ir_select(ir, is_above(ir, x, lambda), plus(ir, x, -bias), zero));
 }
 
 BP_ROW_SCALAR(clip) {

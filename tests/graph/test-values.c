@@ -33,6 +33,8 @@ typedef struct Case {
 static void put(void *data, BpDataType dtype, int64_t i, double value) {
   if (dtype.code == BP_DTYPE_FLOAT)
     ((float *)data)[i] = (float)value;
+  else if (dtype.bits == 64)
+    ((uint64_t *)data)[i] = (uint64_t)value;
   else if (dtype.bits == 32)
     ((uint32_t *)data)[i] = (uint32_t)value;
   else
@@ -43,7 +45,8 @@ static double element(const void *data, BpDataType dtype, int64_t i) {
   if (dtype.code == BP_DTYPE_FLOAT)
     return (double)((const float *)data)[i];
   if (dtype.bits == 64)
-    return (double)((const int64_t *)data)[i];
+    return dtype.code == BP_DTYPE_UINT ? (double)((const uint64_t *)data)[i]
+                                       : (double)((const int64_t *)data)[i];
   return dtype.bits == 32 ? ((const uint32_t *)data)[i] : ((const uint8_t *)data)[i];
 }
 
@@ -183,6 +186,18 @@ static void test_unsigned(void) {
       {"Abs", "", "3", UINT8, {1, 127, 200}, {1, 127, 200}},
       {"Abs", "", "2", UINT32, {1, 4e9}, {1, 4e9}},
       {"ReduceL1", "", "2", UINT32, {3, 4}, {7}},
+      {"Shrink",
+       "lambd=4611686018427387904.0",
+       "4",
+       UINT64,
+       {0, 0x1p62, 0x1.0000000000001p62, 0x1p63},
+       {0, 0, 0x1.0000000000001p62, 0x1p63}},
+      {"Shrink",
+       "lambd=13835058055282163712.0",
+       "4",
+       UINT64,
+       {0x1p63, 0x1.8p63, 0x1.8000000000001p63, 0x1.fffffffffffffp63},
+       {0, 0, 0x1.8000000000001p63, 0x1.fffffffffffffp63}},
   };
   check_nodes(cases, COUNT(cases));
 }
