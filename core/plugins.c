@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions about plugins, which load the parts plugins and doctor. */
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/installed.h"
 #include "core/registry/part.h"
 #include "core/system/file.h"
@@ -33,11 +33,11 @@ BpPluginList *bp_plugin_list(void) {
 }
 
 size_t bp_plugin_list_size(const BpPluginList *list) {
-  return BP_GIVEN(list) ? list->size : 0;
+  return BP_NOT_NULL(list) ? list->size : 0;
 }
 
 const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
-  if (!BP_GIVEN(list))
+  if (!BP_NOT_NULL(list))
     return NULL;
   if (index < list->size)
     return &list->infos[index];
@@ -55,18 +55,19 @@ void bp_plugin_list_free(BpPluginList *list) {
 }
 
 int bp_plugin_activate(const char *name) {
-  const Installed *installed = BP_GIVEN(name) ? bp__installed() : NULL;
+  const Installed *installed = BP_NOT_NULL(name) ? bp__installed() : NULL;
   return installed ? installed->activate(name) : -1;
 }
 
 void bp_plugin_try(const char *const *device_kinds) {
-  const Installed *installed = BP_GIVEN(device_kinds) ? bp__installed() : NULL;
+  const Installed *installed = BP_NOT_NULL(device_kinds) ? bp__installed() : NULL;
   if (installed)
     installed->try_kinds(device_kinds);
 }
 
 int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
-  const Installed *installed = BP_GIVEN(descriptor) && BP_GIVEN(entry) ? bp__installed() : NULL;
+  const Installed *installed =
+      BP_NOT_NULL(descriptor) && BP_NOT_NULL(entry) ? bp__installed() : NULL;
   return installed ? installed->register_static(descriptor, entry) : -1;
 }
 
@@ -100,11 +101,11 @@ BpPluginDiagnosis *bp_plugin_diagnose(void) {
 }
 
 size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis) {
-  return BP_GIVEN(diagnosis) ? diagnosis->findings->len : 0;
+  return BP_NOT_NULL(diagnosis) ? diagnosis->findings->len : 0;
 }
 
 const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis, size_t index) {
-  if (!BP_GIVEN(diagnosis))
+  if (!BP_NOT_NULL(diagnosis))
     return NULL;
   if (index < diagnosis->findings->len)
     return &g_array_index(diagnosis->findings, BpPluginFinding, index);

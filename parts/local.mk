@@ -20,7 +20,7 @@ backplane_plugins_la_SOURCES = \
 	parts/plugins/activate.c \
 	parts/plugins/candidates.c \
 	parts/plugins/descriptor.c parts/plugins/descriptor.h \
-	parts/plugins/identity.c \
+	parts/plugins/trial_identity.c \
 	parts/plugins/isolate.c parts/plugins/isolate.h \
 	parts/plugins/list.c \
 	parts/plugins/named.c \
@@ -48,7 +48,7 @@ backplane_toolchain_la_SOURCES = \
 	parts/toolchain/compile.c parts/toolchain/compile.h \
 	parts/toolchain/device_code.c \
 	parts/toolchain/export.c parts/toolchain/export.h \
-	parts/toolchain/tool.c parts/toolchain/tool.h \
+	parts/toolchain/compiler_run.c parts/toolchain/compiler_run.h \
 	parts/toolchain/toolchain.c \
 	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn) $(parts_file)
 backplane_toolchain_la_LDFLAGS = $(part_ldflags)
@@ -97,7 +97,7 @@ backplane_cache_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 parts_LTLIBRARIES += backplane-hints.la
 backplane_hints_la_SOURCES = \
 	parts/hints/absence.c \
-	parts/hints/absent.c \
+	parts/hints/absent_module.c \
 	parts/hints/device.c \
 	parts/hints/hints.h \
 	parts/hints/nearest.c \

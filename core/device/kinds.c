@@ -12,7 +12,7 @@
 #include "core/device/tensor.h"
 #include "core/system/env.h"
 #include "core/system/lock.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/hints.h"
 #include "core/registry/host.h"
 #include "core/registry/installed.h"
@@ -377,7 +377,7 @@ const BpLayering *bp__device_layering(const BpDeviceApi *api) {
 }
 
 const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version) {
-  if (!BP_GIVEN(name))
+  if (!BP_NOT_NULL(name))
     return NULL;
   const BpDeviceApi *api = bp_device_api(device_type);
   return api && api->get_extension ? api->get_extension(api->context, name, version) : NULL;
@@ -413,7 +413,7 @@ static int parse_kind(const char *name) {
 }
 
 int bp_device_parse(const char *text, BpDevice *device) {
-  if (!BP_GIVEN(text) || !BP_GIVEN(device))
+  if (!BP_NOT_NULL(text) || !BP_NOT_NULL(device))
     return -1;
   const char *plain = bp__device_plain_kind(text);
   size_t length = (size_t)(plain - text) + strcspn(plain, ":");
@@ -470,7 +470,7 @@ int bp__device_failed(BpDevice device, const char *slot) {
 
 int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   const char *reason = NULL;
-  if (!BP_GIVEN(count))
+  if (!BP_NOT_NULL(count))
     return -1;
   *count = 0;
   if (why)
@@ -545,7 +545,7 @@ static int get_exist(BpDevice device, BpValue *value) {
 }
 
 int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
-  if (!BP_GIVEN(value))
+  if (!BP_NOT_NULL(value))
     return -1;
   *value = (BpValue){.type_index = BP_TYPE_NONE};
   if (attr < 0)

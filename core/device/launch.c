@@ -7,7 +7,7 @@
 #include "core/device/device.h"
 #include "core/device/layers.h"
 #include "core/module/module.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -188,7 +188,7 @@ static int call_there(BpFunction *function, const BpInvocation *invocation, cons
 int bp_function_launch(BpFunction *function, const BpInvocation *given, const BpValue *args,
                        int32_t num_args, BpValue *result) {
   BpInvocation invocation;
-  if (!BP_GIVEN(function) || !BP_GIVEN(given) || !BP_GIVEN(result))
+  if (!BP_NOT_NULL(function) || !BP_NOT_NULL(given) || !BP_NOT_NULL(result))
     return -1;
   *result = (BpValue){.type_index = BP_TYPE_NONE};
   if (bp__sized_read(&invocation, sizeof invocation, LEAST_INVOCATION, given, "BpInvocation"))

@@ -14,7 +14,7 @@
 #include "core/device/device.h"
 #include "core/device/layers.h"
 #include "core/device/tensor.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 /* The most host memory that a copy between two kinds of device uses. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
@@ -74,7 +74,7 @@ static int alloc_on_host(const BpAllocation *allocation, void **handle) {
 #define LEAST_ALLOCATION (offsetof(BpAllocation, scope) + sizeof(const char *))
 
 int bp__allocation_read(const BpAllocation *given, BpAllocation *own) {
-  if (!BP_GIVEN(given) ||
+  if (!BP_NOT_NULL(given) ||
       bp__sized_read(own, sizeof *own, LEAST_ALLOCATION, given, "BpAllocation") ||
       check_alignment(own->alignment))
     return -1;
@@ -84,7 +84,7 @@ int bp__allocation_read(const BpAllocation *given, BpAllocation *own) {
 
 int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **handle) {
   BpAllocation known;
-  if (!BP_GIVEN(handle))
+  if (!BP_NOT_NULL(handle))
     return -1;
   *handle = NULL;
   if (bp__device_check_fork() || bp__allocation_read(allocation, &known))
@@ -189,7 +189,7 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
 #define LEAST_COPY (offsetof(BpCopy, flags) + sizeof(uint64_t))
 
 int bp__copy_read(const BpCopy *given, BpCopy *own) {
-  if (!BP_GIVEN(given) || bp__device_check_fork() ||
+  if (!BP_NOT_NULL(given) || bp__device_check_fork() ||
       bp__sized_read(own, sizeof *own, LEAST_COPY, given, "BpCopy"))
     return -1;
   return check_copy(own);

@@ -5,7 +5,7 @@
 #include "core/device/parts.h"
 
 #include "core/device/device.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/part.h"
 
 #include <stdio.h>
@@ -54,24 +54,24 @@ void bp_event_free(BpEvent *event) {
 }
 
 int bp_event_record(BpEvent *event, void *stream) {
-  const ExchangePart *part = BP_GIVEN(event) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(event) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->event_record(event, stream) : -1;
 }
 
 int bp_stream_wait_event(BpDevice device, void *stream, BpEvent *event) {
-  const ExchangePart *part = BP_GIVEN(event) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(event) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->event_wait(device, stream, event) : -1;
 }
 
 int bp_event_query(BpEvent *event, int32_t *state) {
   const ExchangePart *part =
-      BP_GIVEN(event) && BP_GIVEN(state) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+      BP_NOT_NULL(event) && BP_NOT_NULL(state) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->event_query(event, state) : -1;
 }
 
 int bp_event_synchronize(BpEvent *event, uint64_t timeout_ns, int32_t *state) {
   const ExchangePart *part =
-      BP_GIVEN(event) && BP_GIVEN(state) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+      BP_NOT_NULL(event) && BP_NOT_NULL(state) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->event_synchronize(event, timeout_ns, state) : -1;
 }
 
@@ -83,14 +83,14 @@ int bp_device_memory_forms(BpDevice device, uint64_t *imports, uint64_t *exports
 
 int bp_device_import_memory(BpDevice device, const BpExternalMemory *memory, void **handle) {
   const ExchangePart *part =
-      BP_GIVEN(memory) && BP_GIVEN(handle) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+      BP_NOT_NULL(memory) && BP_NOT_NULL(handle) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->memory_import(device, memory, handle) : -1;
 }
 
 int bp_device_export_memory(BpDevice device, const BpAllocation *allocation,
                             BpExternalMemory *memory, void **handle) {
   const ExchangePart *part =
-      BP_GIVEN(memory) && BP_GIVEN(handle) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+      BP_NOT_NULL(memory) && BP_NOT_NULL(handle) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->memory_export(device, allocation, memory, handle) : -1;
 }
 
@@ -107,13 +107,13 @@ void bp_transfer_free(BpTransfer *transfer) {
 
 int bp_transfer_send(BpTransfer *transfer, const void *handle, uint64_t offset, uint64_t size,
                      void *stream) {
-  const ExchangePart *part = BP_GIVEN(transfer) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(transfer) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->transfer_send(transfer, handle, offset, size, stream) : -1;
 }
 
 int bp_transfer_receive(BpTransfer *transfer, void *handle, uint64_t offset, uint64_t size,
                         void *stream) {
-  const ExchangePart *part = BP_GIVEN(transfer) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(transfer) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->transfer_receive(transfer, handle, offset, size, stream) : -1;
 }
 
@@ -140,21 +140,21 @@ int bp_device_copy_between(const BpCopy *given, void *from_stream, void *to_stre
 }
 
 BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
-  const ExchangePart *part = BP_GIVEN(tensor) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(tensor) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->to_dlpack(tensor) : NULL;
 }
 
 BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
-  const ExchangePart *part = BP_GIVEN(tensor) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(tensor) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->to_dlpack_versioned(tensor) : NULL;
 }
 
 BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
-  const ExchangePart *part = BP_GIVEN(managed) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(managed) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->from_dlpack(managed) : NULL;
 }
 
 BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
-  const ExchangePart *part = BP_GIVEN(managed) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
+  const ExchangePart *part = BP_NOT_NULL(managed) ? bp__part_table(BP_PART_EXCHANGE) : NULL;
   return part ? part->from_dlpack_versioned(managed) : NULL;
 }

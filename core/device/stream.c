@@ -8,7 +8,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/system/lock.h"
 
 /* ---- The existing streams ---------------------------------------------------------------- */
@@ -203,7 +203,7 @@ int bp__stream_use(uint64_t number, int32_t users) {
 /* ---- Creating, freeing, waiting ---------------------------------------------------------- */
 
 int bp_stream_create(BpDevice device, void **stream) {
-  if (!BP_GIVEN(stream))
+  if (!BP_NOT_NULL(stream))
     return -1;
   *stream = NULL;
   if (bp__device_is_host(device))

@@ -10,7 +10,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/part.h"
 #include "core/registry/object.h"
 
@@ -28,7 +28,7 @@ typedef struct OwnedTensor {
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
   int empty = 0;
-  if (!BP_GIVEN(view))
+  if (!BP_NOT_NULL(view))
     return -1;
   if (view->ndim < 0 || view->ndim > BP_MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions; 0 to %d are possible",
@@ -192,7 +192,7 @@ static void advance(BpTensorView *view, uint64_t byte_offset) {
 
 BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
                                 BpDataType dtype, uint64_t byte_offset) {
-  if (!BP_GIVEN(base))
+  if (!BP_NOT_NULL(base))
     return NULL;
   BpTensorView view = base->view;
   view.ndim = ndim;

@@ -11,7 +11,7 @@
 
 #include "core/device/device.h"
 #include "core/device/layers.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 #define ALIGNMENT 256
 #define PAGE      4096
@@ -185,7 +185,7 @@ static int pool_free(BpDevice device, void *handle) {
 }
 
 int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle) {
-  if (!BP_GIVEN(handle))
+  if (!BP_NOT_NULL(handle))
     return -1;
   *handle = NULL;
   if (device.device_type == BP_DEVICE_CPU)

@@ -16,7 +16,7 @@
 #include "core/module/library_file.h"
 #include "core/module/module.h"
 #include "core/module/parts.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/names.h"
 #include "core/registry/object.h"
 #include "core/system/elf.h"
@@ -512,5 +512,5 @@ BpModule *bp__library_load(const char *path) {
 }
 
 BpModule *bp_module_read(const char *path) {
-  return BP_GIVEN(path) ? read_modules(path, 0) : NULL;
+  return BP_NOT_NULL(path) ? read_modules(path, 0) : NULL;
 }

@@ -4,7 +4,7 @@
 #include "core/module/load.h"
 
 #include "core/module/module.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/hints.h"
 #include "core/registry/object.h"
 #include "core/registry/part.h"
@@ -86,7 +86,7 @@ static int find_binary_loader(Loader *loader, const char *kind) {
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
   Loader loader = {.function = NULL};
-  if (!BP_GIVEN(bytes))
+  if (!BP_NOT_NULL(bytes))
     return NULL;
   BpValue arg = bp__value_byte_array(bytes);
   if (check_kind(kind) || find_binary_loader(&loader, kind))

@@ -10,4 +10,4 @@ libbackplane_la_SOURCES += \
 	core/module/load.c core/module/load.h \
 	core/module/module.c core/module/module.h \
 	core/module/parts.c core/module/parts.h \
-	core/module/slots.c
+	core/module/library_slots.c

@@ -9,7 +9,7 @@
 
 #include "core/module/load.h"
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/object.h"
@@ -127,7 +127,7 @@ void *bp_module_get_context(BpModule *module, const BpModuleApi *api) {
 
 BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                       void (*destroy)(void *context)) {
-  if (!BP_GIVEN(module)) {
+  if (!BP_NOT_NULL(module)) {
     if (destroy)
       destroy(context);
     return NULL;
@@ -145,14 +145,14 @@ BpModule *bp__module_from_result(BpValue *result, const char *loader) {
 }
 
 const char *bp_module_kind(BpModule *module) {
-  if (!BP_GIVEN(module))
+  if (!BP_NOT_NULL(module))
     return NULL;
   return module->api->kind;
 }
 
 int32_t bp_module_get_property(BpModule *module) {
   int32_t flags = 0;
-  if (!BP_GIVEN(module))
+  if (!BP_NOT_NULL(module))
     return 0;
   if (BP_TABLE_HAS(module->api, get_property) &&
       module->api->get_property(module->context, &flags)) {
@@ -163,7 +163,7 @@ int32_t bp_module_get_property(BpModule *module) {
 }
 
 int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(bytes))
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(bytes))
     return -1;
   *bytes = (BpOwnedBytes){0};
   if (BP_TABLE_HAS(module->api, save_to_bytes))
@@ -173,7 +173,7 @@ int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes) {
 }
 
 int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(source))
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(source))
     return -1;
   *source = (BpOwnedBytes){0};
   const char *wanted = format ? format : "";
@@ -252,7 +252,7 @@ static ImportList *imports_of(BpModule *module, size_t *count) {
 
 size_t bp_module_num_imports(BpModule *module) {
   size_t count;
-  if (!BP_GIVEN(module))
+  if (!BP_NOT_NULL(module))
     return 0;
   imports_of(module, &count);
   return count;
@@ -260,7 +260,7 @@ size_t bp_module_num_imports(BpModule *module) {
 
 BpModule *bp_module_get_import(BpModule *module, size_t index) {
   size_t count;
-  if (!BP_GIVEN(module))
+  if (!BP_NOT_NULL(module))
     return NULL;
   ImportList *list = imports_of(module, &count);
   if (index < count)
@@ -374,7 +374,7 @@ static int import_locked(BpModule *module, BpModule *imported) {
 }
 
 int bp_module_import(BpModule *module, BpModule *imported) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(imported))
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(imported))
     return -1;
   if (imported->header.type_index != BP_TYPE_MODULE)
     return bp_error_raise(BP_ERROR_TYPE, "only a module can be imported into a module");
@@ -418,7 +418,7 @@ int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction *
 
 int bp_module_get_function(BpModule *module, const char *name, int query_imports,
                            BpFunction **function) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(function))
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(function))
     return -1;
   *function = NULL;
   if (!name || !*name)
@@ -443,7 +443,7 @@ static int add_name(void *visitor, const char *name, const char *signature) {
 char **bp_module_list_functions(BpModule *module, size_t *count) {
   Gathered gathered = {.rc = 0};
   int rc = 0;
-  if (!BP_GIVEN(module))
+  if (!BP_NOT_NULL(module))
     return NULL;
   if (BP_TABLE_HAS(module->api, visit_functions))
     rc = module->api->visit_functions(module->context, add_name, &gathered);

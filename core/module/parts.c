@@ -3,7 +3,7 @@
 
 #include "core/module/parts.h"
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/part.h"
 
 #include <glib.h>
@@ -35,7 +35,7 @@ int bp__toolchain_encode(const char *format, const BpKernelInfo *kernels, int32_
 }
 
 int bp_module_export_library(BpModule *module, const char *path) {
-  const Toolchain *toolchain = BP_GIVEN(module) ? bp__part_table(BP_PART_TOOLCHAIN) : NULL;
+  const Toolchain *toolchain = BP_NOT_NULL(module) ? bp__part_table(BP_PART_TOOLCHAIN) : NULL;
   return toolchain ? toolchain->export_library(module, path) : -1;
 }
 

@@ -8,7 +8,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 /* ---- Floats ------------------------------------------------------------------------------ */
 
@@ -101,7 +101,7 @@ int64_t bp__dtype_read_integer(BpDataType dtype, const void *elements, uint64_t 
 int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, double *value) {
   char name[32];
   FloatFormat format;
-  if (!BP_GIVEN(elements) || !BP_GIVEN(value))
+  if (!BP_NOT_NULL(elements) || !BP_NOT_NULL(value))
     return -1;
   if (bp__dtype_is_integer(dtype)) {
     int64_t whole = bp__dtype_read_integer(dtype, elements, index);

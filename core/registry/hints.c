@@ -3,7 +3,7 @@
 
 #include "core/registry/hints.h"
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 
@@ -54,6 +54,6 @@ char *bp__package_hint(const char *name) {
 }
 
 char *bp_plugin_explain_absence(const char *name) {
-  const Hints *hints = BP_GIVEN(name) ? bp__hints() : NULL;
+  const Hints *hints = BP_NOT_NULL(name) ? bp__hints() : NULL;
   return hints ? hints->explain_absence(name) : g_strdup("");
 }

@@ -4,7 +4,7 @@
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
 	core/registry/element.c core/registry/element.h \
-	core/registry/given.h \
+	core/registry/argument.h \
 	core/registry/error.c \
 	core/registry/host.c \
 	core/registry/host.h \
@@ -15,7 +15,7 @@ libbackplane_la_SOURCES += \
 	core/registry/registry.c \
 	core/registry/registry.h \
 	core/registry/installed.h \
-	core/registry/given.c \
+	core/registry/argument.c \
 	core/registry/value.c \
 	core/registry/cache.c core/registry/cache.h \
 	core/registry/hints.c core/registry/hints.h \

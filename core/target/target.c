@@ -8,7 +8,7 @@
 #include <backplane/error.h>
 #include <backplane/plugins.h>
 
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/host.h"
 #include "core/registry/part.h"
 #include "core/system/lock.h"
@@ -117,7 +117,7 @@ const BpTargetKind *bp_target_kind_info(const char *kind) {
 
 BpTarget *bp_target_parse(const char *text) {
   const TargetPart *part =
-      BP_GIVEN(text) && !bp__core_start() ? bp__part_table(BP_PART_TARGET) : NULL;
+      BP_NOT_NULL(text) && !bp__core_start() ? bp__part_table(BP_PART_TARGET) : NULL;
   return part ? part->parse(text) : NULL;
 }
 
@@ -161,7 +161,7 @@ static int set_attr(BpTarget *target, const char *name, const BpValue *value) {
 
 BpModule *bp_target_build(BpIrModule *module, const BpTarget *target) {
   const TargetPart *part =
-      BP_GIVEN(module) && BP_GIVEN(target) ? bp__part_table(BP_PART_TARGET) : NULL;
+      BP_NOT_NULL(module) && BP_NOT_NULL(target) ? bp__part_table(BP_PART_TARGET) : NULL;
   return part ? part->build(module, target) : NULL;
 }
 

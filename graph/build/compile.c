@@ -18,7 +18,7 @@
 #include "graph/build/build.h"
 #include "graph/build/choose.h"
 #include "graph/build/options.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/onnx/import.h"
 #include "graph/ops/control.h"
 

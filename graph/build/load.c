@@ -11,7 +11,7 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 
 #define ONNX_ENDING ".onnx"
 
@@ -57,7 +57,7 @@ BpModel *bp_model_load_for(const char *path, const char *preferences,
   char *passed_over = NULL;
   if (report)
     *report = NULL;
-  if (!BP_GIVEN(path))
+  if (!BP_NOT_NULL(path))
     return NULL;
   BpModule *module =
       is_onnx(path) ? compile_for(path, preferences, options, &passed_over) : bp_model_open(path);

@@ -9,7 +9,7 @@
 #include <backplane/device.h>
 #include <backplane/error.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 
 /* A member of the limits; 0 without limits, or if an older program's structure ends before it. */
 #define LIMIT(limits, member)                                                                      \

@@ -11,7 +11,7 @@
 
 #include "graph/build/options.h"
 #include "graph/exec/special.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 
 static const BpInputShape *find_shape(const BpCompileOptions *options, const char *name) {
   for (int32_t i = 0; i < options->num_shapes; i++)
@@ -156,7 +156,7 @@ static int specialize(const BpModel *model, const char *path, const BpCompileOpt
 int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOptions *options) {
   BpCompileOptions own;
   BpArena arena = {0};
-  if (!BP_GIVEN(model) || !BP_GIVEN(onnx_path) || !BP_GIVEN(options) ||
+  if (!BP_NOT_NULL(model) || !BP_NOT_NULL(onnx_path) || !BP_NOT_NULL(options) ||
       bp__compile_options_copy(options, &own) < 0 || bp__options_check_stages(&own) < 0 ||
       bp__options_check_fallbacks(&own) < 0)
     return -1;

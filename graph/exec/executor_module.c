@@ -14,7 +14,7 @@
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
 #include "graph/exec/linked.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/json.h"
 
 typedef struct ExecutorModule {
@@ -447,7 +447,7 @@ BpModule *bp__graph_executor_create(const char *graph_json, BpModule *code, cons
 
 BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, const BpDevice *devices,
                                    size_t num_devices) {
-  if (!BP_GIVEN(graph_json) || !BP_GIVEN(code) || !BP_GIVEN(devices))
+  if (!BP_NOT_NULL(graph_json) || !BP_NOT_NULL(code) || !BP_NOT_NULL(devices))
     return NULL;
   return bp__graph_executor_create(graph_json, code, devices, num_devices, 0);
 }

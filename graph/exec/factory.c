@@ -18,7 +18,7 @@
 #include <backplane/object.h>
 
 #include "graph/exec/graph_module.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/stream.h"
 
 #define MIN_TENSOR   40
@@ -371,7 +371,7 @@ static BpGraphContent *read_parts(const char *graph_path, const char *params_pat
 
 BpModule *bp_model_open_parts(const char *graph_path, const char *library_path,
                               const char *params_path) {
-  if (!BP_GIVEN(graph_path) || !BP_GIVEN(library_path) || bp_graph_initialize() < 0)
+  if (!BP_NOT_NULL(graph_path) || !BP_NOT_NULL(library_path) || bp_graph_initialize() < 0)
     return NULL;
   BpGraphContent *content = read_parts(graph_path, params_path);
   BpModule *code = content ? bp_module_load(library_path) : NULL;
@@ -556,7 +556,7 @@ static BpModule *open_file(const char *path) {
 }
 
 BpModule *bp_model_open(const char *path) {
-  if (!BP_GIVEN(path) || bp_graph_initialize() < 0)
+  if (!BP_NOT_NULL(path) || bp_graph_initialize() < 0)
     return NULL;
   if (!g_file_test(path, G_FILE_TEST_IS_DIR))
     return open_file(path);

@@ -17,7 +17,7 @@
 #include "graph/exec/graph_module.h"
 #include "graph/exec/model.h"
 #include "graph/exec/special.h"
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/npy.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
@@ -71,7 +71,7 @@ int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice 
                             size_t capacity, size_t *num_devices, char **report) {
   if (report)
     *report = NULL;
-  if (!BP_GIVEN(module) || !BP_GIVEN(devices) || !BP_GIVEN(num_devices) ||
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(devices) || !BP_NOT_NULL(num_devices) ||
       bp_graph_initialize() < 0)
     return -1;
   if (!capacity)
@@ -121,7 +121,7 @@ static int load(BpModel *model, const BpDevice *devices, size_t num_devices) {
 }
 
 BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(devices) || bp_graph_initialize() < 0)
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(devices) || bp_graph_initialize() < 0)
     return NULL;
   if (!num_devices) {
     bp_error_raise(BP_ERROR_VALUE, "a model needs a device");
@@ -172,7 +172,7 @@ void bp_model_release(BpModel *model) {
 /* ---- Facts ------------------------------------------------------------------------------- */
 
 int bp_model_visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor) {
-  if (!BP_GIVEN(module) || !BP_GIVEN(visit) || bp_graph_initialize() < 0)
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(visit) || bp_graph_initialize() < 0)
     return -1;
   const BpModelExecutor *executor = find_executor(&module);
   return executor ? executor->visit_tensors(module, visit, visitor) : -1;
@@ -180,7 +180,7 @@ int bp_model_visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor)
 
 static int32_t num_infos(const BpModel *model, int32_t role) {
   uint32_t count;
-  if (!BP_GIVEN(model))
+  if (!BP_NOT_NULL(model))
     return -1;
   model->executor->infos(model->loaded, role, &count);
   return (int32_t)count;
@@ -188,7 +188,7 @@ static int32_t num_infos(const BpModel *model, int32_t role) {
 
 static const BpModelTensorInfo *get_info(const BpModel *model, int32_t role, int32_t index) {
   uint32_t count;
-  if (!BP_GIVEN(model))
+  if (!BP_NOT_NULL(model))
     return NULL;
   const BpModelTensorInfo *infos = model->executor->infos(model->loaded, role, &count);
   if (index >= 0 && (uint32_t)index < count)
@@ -215,14 +215,14 @@ const BpModelTensorInfo *bp_model_output_info(const BpModel *model, int32_t inde
 }
 
 const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices) {
-  if (!BP_GIVEN(model) || !BP_GIVEN(num_devices))
+  if (!BP_NOT_NULL(model) || !BP_NOT_NULL(num_devices))
     return NULL;
   return model->executor->devices(model->loaded, num_devices);
 }
 
 int32_t bp_model_num_targets(const BpModel *model) {
   int32_t count = 0;
-  if (!BP_GIVEN(model))
+  if (!BP_NOT_NULL(model))
     return -1;
   while (bp_model_target(model, count))
     count++;
@@ -230,19 +230,19 @@ int32_t bp_model_num_targets(const BpModel *model) {
 }
 
 const char *bp_model_target(const BpModel *model, int32_t index) {
-  if (!BP_GIVEN(model) || index < 0 || !model->executor->target)
+  if (!BP_NOT_NULL(model) || index < 0 || !model->executor->target)
     return NULL;
   return model->executor->target(model->loaded, index);
 }
 
 void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
-  if (BP_GIVEN(model) && BP_GIVEN(parameters) && BP_GIVEN(planned))
+  if (BP_NOT_NULL(model) && BP_NOT_NULL(parameters) && BP_NOT_NULL(planned))
     model->executor->memory(model->loaded, parameters, planned);
 }
 
 const char *bp_model_planned_expression(const BpModel *model, const char **likely) {
   const char *extents = NULL, *expression = NULL;
-  if (BP_GIVEN(model) && model->executor->storage)
+  if (BP_NOT_NULL(model) && model->executor->storage)
     expression = model->executor->storage(model->loaded, &extents);
   if (likely)
     *likely = expression ? extents : NULL;
@@ -250,7 +250,7 @@ const char *bp_model_planned_expression(const BpModel *model, const char **likel
 }
 
 char *bp_model_graph_json(const BpModel *model) {
-  if (!BP_GIVEN(model))
+  if (!BP_NOT_NULL(model))
     return NULL;
   if (!model->executor->graph_json) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "a Relax executable has no graph to show");
@@ -268,7 +268,7 @@ const BpRelaxModel *bp__model_open_program(const BpModel *model, BpSpecialList *
 }
 
 int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit visit, void *visitor) {
-  if (!BP_GIVEN(model) || !BP_GIVEN(visit))
+  if (!BP_NOT_NULL(model) || !BP_NOT_NULL(visit))
     return -1;
   return model->specials ? bp__special_list_visit(model->specials, visit, visitor) : 0;
 }
@@ -276,7 +276,7 @@ int bp_model_visit_specialized(const BpModel *model, BpSpecializedVisit visit, v
 /* ---- Contexts ---------------------------------------------------------------------------- */
 
 BpModelContext *bp_model_context_create(BpModel *model) {
-  if (!BP_GIVEN(model))
+  if (!BP_NOT_NULL(model))
     return NULL;
   BpModelContext *context = calloc(1, sizeof(*context));
   if (!context) {
@@ -321,7 +321,7 @@ static int lead_stream(const BpModelContext *context, int status) {
 }
 
 int bp_model_set_stream(BpModelContext *context, void *stream) {
-  if (!BP_GIVEN(context))
+  if (!BP_NOT_NULL(context))
     return -1;
   const BpModelExecutor *executor = context->model->executor;
   if (executor->set_stream)
@@ -384,7 +384,7 @@ static int find_output(const BpModel *model, const char *name, uint32_t *index) 
 
 int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value) {
   uint32_t input;
-  if (!BP_GIVEN(context) || !BP_GIVEN(name) || !BP_GIVEN(value) ||
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
       find_input(context->model, name, &input) < 0)
     return -1;
   if (context->specials)
@@ -396,7 +396,7 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
 
 int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
   uint32_t input;
-  if (!BP_GIVEN(context) || !BP_GIVEN(name) || !BP_GIVEN(value) ||
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
       find_input(context->model, name, &input) < 0)
     return -1;
   if (context->specials)
@@ -407,8 +407,9 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
 int bp_model_bind_cache(BpModelContext *context, const char *input, const char *output,
                         BpTensor *memory, int64_t length) {
   uint32_t from = 0, to = 0;
-  if (!BP_GIVEN(context) || !BP_GIVEN(input) || !BP_GIVEN(output) || !BP_GIVEN(memory) ||
-      find_input(context->model, input, &from) < 0 || find_output(context->model, output, &to) < 0)
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(input) || !BP_NOT_NULL(output) ||
+      !BP_NOT_NULL(memory) || find_input(context->model, input, &from) < 0 ||
+      find_output(context->model, output, &to) < 0)
     return -1;
   if (context->specials)
     bp__special_contexts_change(context->specials);
@@ -424,7 +425,7 @@ int bp_model_bind_cache(BpModelContext *context, const char *input, const char *
 
 /* Finds an input to which a cache can be bound. */
 static int find_cached(const BpModelContext *context, const char *input, uint32_t *index) {
-  if (!BP_GIVEN(context) || !BP_GIVEN(input) || find_input(context->model, input, index) < 0)
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(input) || find_input(context->model, input, index) < 0)
     return -1;
   return context->model->executor->bind_cache
              ? 0
@@ -446,7 +447,7 @@ int bp_model_set_cache_length(BpModelContext *context, const char *input, int64_
 }
 
 int bp_model_cancel(BpModelContext *context) {
-  if (!BP_GIVEN(context))
+  if (!BP_NOT_NULL(context))
     return -1;
   if (context->model->executor->cancel)
     context->model->executor->cancel(context->running);
@@ -459,7 +460,7 @@ static void *choose(BpModelContext *context) {
 }
 
 int bp_model_run(BpModelContext *context) {
-  if (!BP_GIVEN(context) || follow_stream(context) < 0)
+  if (!BP_NOT_NULL(context) || follow_stream(context) < 0)
     return -1;
   void *running = choose(context);
   return lead_stream(context, running ? context->model->executor->run(running) : -1);
@@ -471,7 +472,7 @@ static void *chosen(const BpModelContext *context) {
 }
 
 BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index) {
-  if (!BP_GIVEN(context) || !bp_model_output_info(context->model, index))
+  if (!BP_NOT_NULL(context) || !bp_model_output_info(context->model, index))
     return NULL;
   return context->model->executor->output(chosen(context), (uint32_t)index);
 }
@@ -524,7 +525,7 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
                      int (*visit)(void *visitor, const char *node, const char *function,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
-  if (!BP_GIVEN(context) || !BP_GIVEN(visit))
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(visit))
     return -1;
   Profile profile = {dump_dir, visit, visitor};
   if (follow_stream(context) < 0)

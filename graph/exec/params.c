@@ -7,7 +7,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/stream.h"
 
 #define PARAMS_MAGIC 0xF7E58D4F05049CB7ull
@@ -27,10 +27,10 @@ static void write_params(BpStreamWriter *writer, const char *const *names, BpTen
 
 int bp_params_encode(const char *const *names, BpTensor *const *tensors, size_t count,
                      BpOwnedBytes *bytes) {
-  if (!BP_GIVEN(bytes) || (count && (!BP_GIVEN(names) || !BP_GIVEN(tensors))))
+  if (!BP_NOT_NULL(bytes) || (count && (!BP_NOT_NULL(names) || !BP_NOT_NULL(tensors))))
     return -1;
   for (size_t i = 0; i < count; i++) {
-    if (!BP_GIVEN(names[i]) || !BP_GIVEN(tensors[i]))
+    if (!BP_NOT_NULL(names[i]) || !BP_NOT_NULL(tensors[i]))
       return -1;
     if (tensors[i]->view.device.device_type != BP_DEVICE_CPU ||
         !bp_view_is_compact(&tensors[i]->view))
@@ -99,7 +99,7 @@ static int read_params(BpStreamReader *reader, Params *params) {
 int bp_params_decode(const BpByteArray *bytes,
                      int (*visit)(void *context, const char *name, BpTensor *tensor),
                      void *context) {
-  if (!BP_GIVEN(bytes) || !BP_GIVEN(visit))
+  if (!BP_NOT_NULL(bytes) || !BP_NOT_NULL(visit))
     return -1;
   BpStreamReader reader = {bytes->data, bytes->size, 0, "parameter file", NULL};
   Params params = {NULL, NULL, 0};

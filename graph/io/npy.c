@@ -16,7 +16,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/npy.h"
 #include "graph/io/write.h"
 
@@ -192,7 +192,7 @@ static FILE *open_regular(const char *path, int64_t *size) {
 
 BpTensor *bp_npy_read(const char *path) {
   int64_t size = 0;
-  FILE *file = BP_GIVEN(path) ? open_regular(path, &size) : NULL;
+  FILE *file = BP_NOT_NULL(path) ? open_regular(path, &size) : NULL;
   BpTensor *tensor = file ? read_tensor(path, file, size) : NULL;
   if (file)
     fclose(file);
@@ -200,7 +200,7 @@ BpTensor *bp_npy_read(const char *path) {
 }
 
 BpTensor *bp_npy_decode(const BpByteArray *bytes, const char *name) {
-  if (!BP_GIVEN(bytes) || !BP_GIVEN(name))
+  if (!BP_NOT_NULL(bytes) || !BP_NOT_NULL(name))
     return NULL;
   if (bytes->size == 0) { /* some C libraries cannot open a stream of zero bytes */
     bad_file(name, "it is empty");
@@ -268,7 +268,7 @@ static char *encode(const BpTensorView *tensor, size_t *size) {
 
 int bp_npy_write(const char *path, const BpTensorView *tensor) {
   size_t size;
-  if (!BP_GIVEN(path) || !BP_GIVEN(tensor))
+  if (!BP_NOT_NULL(path) || !BP_NOT_NULL(tensor))
     return -1;
   char *file = encode(tensor, &size);
   if (!file)
@@ -290,7 +290,7 @@ int bp__npy_replace(const char *path, const BpTensorView *tensor) {
 
 int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes) {
   size_t size;
-  if (!BP_GIVEN(tensor) || !BP_GIVEN(bytes))
+  if (!BP_NOT_NULL(tensor) || !BP_NOT_NULL(bytes))
     return -1;
   char *file = encode(tensor, &size);
   if (!file)
@@ -300,7 +300,7 @@ int bp_npy_encode(const BpTensorView *tensor, BpOwnedBytes *bytes) {
 }
 
 char *bp_npy_file_name(const char *name, uint32_t index) {
-  if (!BP_GIVEN(name))
+  if (!BP_NOT_NULL(name))
     return NULL;
   char number[16] = "";
   if (index)

@@ -9,7 +9,7 @@
 #include <backplane/error.h>
 #include <backplane/graph/model.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/json.h"
 #include "graph/onnx/import.h"
 #include "graph/ops/op.h"
@@ -44,7 +44,7 @@ static int visit_input(const OnnxModel *model, const OnnxValueInfo *input, BpTen
 }
 
 int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visitor) {
-  if (!BP_GIVEN(onnx_path) || !BP_GIVEN(visit))
+  if (!BP_NOT_NULL(onnx_path) || !BP_NOT_NULL(visit))
     return -1;
   OnnxModel *model = bp__onnx_read(onnx_path);
   if (!model)
@@ -60,7 +60,7 @@ int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visi
 }
 
 int bp_onnx_check_operators(const char *onnx_path) {
-  if (!BP_GIVEN(onnx_path))
+  if (!BP_NOT_NULL(onnx_path))
     return -1;
   OnnxModel *model = bp__onnx_read(onnx_path);
   int status = model ? bp__onnx_check_operators(model) : -1;
@@ -218,7 +218,7 @@ static char *describe(const OnnxFile *file) {
 }
 
 char *bp_onnx_describe(const char *onnx_path) {
-  if (!BP_GIVEN(onnx_path))
+  if (!BP_NOT_NULL(onnx_path))
     return NULL;
   OnnxFile file;
   char *text = bp__onnx_open_file(onnx_path, &file) == 0 ? describe(&file) : NULL;

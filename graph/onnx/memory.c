@@ -8,7 +8,7 @@
 
 #include <backplane/error.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/onnx/import.h"
 
 /* The sizes of BpOnnxBytes and BpOnnxTensor in their first version. */
@@ -16,7 +16,7 @@
 #define LEAST_TENSOR (offsetof(BpOnnxTensor, size) + sizeof(uint64_t))
 
 static int check_bytes(const BpOnnxBytes *bytes) {
-  if (!BP_GIVEN(bytes))
+  if (!BP_NOT_NULL(bytes))
     return -1;
   if (bytes->struct_size < LEAST_BYTES || bytes->struct_size > BP_MAX_STRUCT_SIZE)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -24,14 +24,14 @@ static int check_bytes(const BpOnnxBytes *bytes) {
                           "here %zu",
                           bytes->struct_size, sizeof(*bytes));
   if (bp__check_tail("BpOnnxBytes", bytes, bytes->struct_size, sizeof(*bytes)) < 0 ||
-      !BP_GIVEN(bytes->name) || !BP_GIVEN(bytes->data))
+      !BP_NOT_NULL(bytes->name) || !BP_NOT_NULL(bytes->data))
     return -1;
   if (bytes->size == 0 || bytes->size > INT32_MAX)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "'%s' is no ONNX model: it has %" PRIu64 " bytes; 1 to %" PRId32
                           " are possible",
                           bytes->name, bytes->size, INT32_MAX);
-  if (bytes->num_tensors > 0 && !BP_GIVEN(bytes->tensors))
+  if (bytes->num_tensors > 0 && !BP_NOT_NULL(bytes->tensors))
     return -1;
   if (bytes->num_tensors > 0 && bytes->tensor_size < LEAST_TENSOR)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -71,7 +71,7 @@ static int lend_all(const BpOnnxBytes *bytes, OnnxMemory *memory) {
         bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu initializers", graph->n_initializer);
   for (uint64_t i = 0; i < bytes->num_tensors && status == 0; i++) {
     const BpOnnxTensor *tensor = tensor_at(bytes, i);
-    if (!BP_GIVEN(tensor->name) || (tensor->size > 0 && !BP_GIVEN(tensor->data)))
+    if (!BP_NOT_NULL(tensor->name) || (tensor->size > 0 && !BP_NOT_NULL(tensor->data)))
       status = -1;
     else
       g_hash_table_insert(given, (char *)(uintptr_t)tensor->name, (void *)(uintptr_t)tensor);
@@ -115,7 +115,7 @@ static int tell(void *context, size_t index, const char *why) {
 int bp_onnx_query(const BpOnnxBytes *model, BpOnnxQueryVisit visit, void *context) {
   OnnxMemory memory = {0};
   Query query = {visit, context};
-  if (!BP_GIVEN(visit))
+  if (!BP_NOT_NULL(visit))
     return -1;
   int status = bp__onnx_open_memory(model, &memory);
   if (status == 0)

@@ -10,7 +10,7 @@
 #include <backplane/graph/executor.h>
 #include <backplane/graph/relax.h>
 
-#include "graph/io/given.h"
+#include "graph/io/argument.h"
 #include "graph/io/stream.h"
 #include "graph/relax/builtin.h"
 #include "graph/relax/model.h"
@@ -396,7 +396,7 @@ BpModule *bp__relax_machine_module_create(BpModule *executable, const BpDevice *
 }
 
 BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
-  if (!BP_GIVEN(executable) || bp_graph_initialize() < 0)
+  if (!BP_NOT_NULL(executable) || bp_graph_initialize() < 0)
     return NULL;
   if (!bp__relax_module_executable(executable)) {
     bp_error_raise(BP_ERROR_TYPE,

@@ -9,7 +9,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "parts/exchange/exchange.h"
 
 static const char *const forms[] = {"host pointer", "opaque fd", "dma-buf"};

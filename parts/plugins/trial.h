@@ -95,7 +95,7 @@ BP__SHARED int bp__trial_recall(TrialCache *cache, int *is_known);
 BP__SHARED void bp__trial_cache_warn(void);
 
 /* Computes the key: a hash of everything that is known before a trial and may change its result,
- * except the files and nodes that the descriptor names (identity.c). */
+ * except the files and nodes that the descriptor names (trial_identity.c). */
 void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]);
 /* Computes a hash of the files and nodes that the descriptor names: they are patterns, which take
  * time to evaluate. */

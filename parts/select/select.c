@@ -8,7 +8,7 @@
 #include "parts/select/preferences.h"
 
 #include "core/system/env.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/hints.h"
 #include "core/registry/names.h"
 #include "core/registry/part.h"
@@ -635,7 +635,7 @@ static int select_among(const int32_t *device_types, size_t count, const char *p
                         BpDevice *device, char **report) {
   if (report)
     *report = NULL;
-  if (!BP_GIVEN(device) || bp__device_check_fork() || bp__layers_check())
+  if (!BP_NOT_NULL(device) || bp__device_check_fork() || bp__layers_check())
     return -1;
   return preferences ? select_by(preferences, device_types, count, device, report)
                      : select_by_settings(device_types, count, device, report);

@@ -16,7 +16,7 @@
 
 #include "core/device/tensor.h"
 #include "core/registry/element.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "core/registry/part.h"
 
 #define THRESHOLD      1000 /* largest tensor that is shown in full */
@@ -406,7 +406,7 @@ static char *format_tensor(const BpTensorView *tensor, int64_t threshold) {
   const double zero = 0;
   double ignored;
   char *text = NULL;
-  int64_t bytes = BP_GIVEN(tensor) ? bp_view_num_bytes(tensor) : -1;
+  int64_t bytes = BP_NOT_NULL(tensor) ? bp_view_num_bytes(tensor) : -1;
   if (bytes < 0 || bp_dtype_decode(tensor->dtype, &zero, 0, &ignored) < 0)
     return NULL;
   if (tensor->device.device_type == BP_DEVICE_CPU)

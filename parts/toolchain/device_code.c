@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing the bytes of a device module (core/module/device_code.c reads them). */
 
-#include "parts/toolchain/tool.h"
+#include "parts/toolchain/compiler_run.h"
 
 #include "core/module/bytes.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 #include <backplane/error.h>
 #include <inttypes.h>

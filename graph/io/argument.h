@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of the arguments of public functions. This file repeats core/registry/given.h and sized.h,
- * because a library must not include private headers of another. */
-#ifndef BACKPLANE_GRAPH_IO_GIVEN_H
-#define BACKPLANE_GRAPH_IO_GIVEN_H
+/* Checks of the arguments of public functions. This file repeats core/registry/argument.h and
+ * sized.h, because a library must not include private headers of another. */
+#ifndef BACKPLANE_GRAPH_IO_ARGUMENT_H
+#define BACKPLANE_GRAPH_IO_ARGUMENT_H
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 #include <backplane/error.h>
 
 /* Whether a pointer argument of a public function is not NULL; 0 with an error if it is. */
-#define BP_GIVEN(argument) ((argument) ? 1 : bp__not_given(#argument, __func__))
+#define BP_NOT_NULL(argument) ((argument) ? 1 : bp__null_argument(#argument, __func__))
 
-static inline int bp__not_given(const char *argument, const char *function) {
+static inline int bp__null_argument(const char *argument, const char *function) {
   bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
   return 0;
 }

@@ -2,10 +2,10 @@
 /* Running plugins' compilers. The output files of a run are cached together, under a hash of all
  * inputs. */
 
-#include "parts/toolchain/tool.h"
+#include "parts/toolchain/compiler_run.h"
 
 #include "core/module/bytes.h"
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 #include "parts/toolchain/command.h"
 
 #include <backplane/cache.h>
@@ -148,7 +148,7 @@ static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwned
 /* The size of BpCompilerRun in its first version. */
 #define LEAST_RUN (offsetof(BpCompilerRun, num_outputs) + sizeof(int32_t))
 
-int32_t bp__tool_run(const BpCompilerRun *given, BpOwnedBytes *outputs, BpOwnedBytes *log) {
+int32_t bp__compiler_run(const BpCompilerRun *given, BpOwnedBytes *outputs, BpOwnedBytes *log) {
   BpCompilerRun known;
   const BpCompilerRun *run = &known;
   int status = 0;

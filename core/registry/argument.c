@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structures that begin with `struct_size`. */
-#include "core/registry/given.h"
+#include "core/registry/argument.h"
 
 #include <inttypes.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checking arguments of public functions: required pointers, and structures that begin with
  * `struct_size`. */
-#ifndef BACKPLANE_CORE_REGISTRY_GIVEN_H
-#define BACKPLANE_CORE_REGISTRY_GIVEN_H
+#ifndef BACKPLANE_CORE_REGISTRY_ARGUMENT_H
+#define BACKPLANE_CORE_REGISTRY_ARGUMENT_H
 
 #include "core/system/shared.h"
 
@@ -10,9 +10,9 @@
 #include <stddef.h>
 
 /* Returns 1 if a pointer argument of a public function is not NULL; else 0, with an error. */
-#define BP_GIVEN(argument) ((argument) ? 1 : bp__not_given(#argument, __func__))
+#define BP_NOT_NULL(argument) ((argument) ? 1 : bp__null_argument(#argument, __func__))
 
-static inline int bp__not_given(const char *argument, const char *function) {
+static inline int bp__null_argument(const char *argument, const char *function) {
   bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
   return 0;
 }
