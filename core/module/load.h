@@ -18,7 +18,8 @@ BP__SHARED int bp__module_has_loader(const char *kind);
 
 /* Like bp_module_load_from_bytes, for a module inside a library. `owner` keeps the bytes valid:
  * `owner` is the loader's second argument, and the loader may retain it and use the bytes in place.
- * An import without a loader causes no error until the import is used (parts/hints/absent_module.c). */
+ * An import without a loader causes no error until the import is used
+ * (parts/hints/absent_module.c). */
 BP__SHARED BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes,
                                           BpObject *owner, int is_import);
 
