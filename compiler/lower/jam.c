@@ -14,8 +14,10 @@
 #define MAX_STREAMS 4
 /* The most accumulators of all streams: more of them leave the registers. */
 #define MAX_ACCUMULATORS 12
-/* The least number of iterations that remain for each core, so that all cores have work. */
-#define LEAST_SHARES 2
+/* The number of iterations that remain at least: two for each core, but no more than as many cores
+ * as memory can serve. */
+#define SHARES_OF_CORE 2
+#define LEAST_SHARES   16
 /* The most elements that a body allocates: larger buffers are not in registers, and would take a
  * multiple of the memory. */
 #define MAX_ELEMENTS 1024
@@ -95,8 +97,9 @@ static int64_t divisor_of(const BpIrNode *extent) {
 int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t accumulators,
                                 int64_t cores) {
   int64_t count = MAX_STREAMS;
+  int64_t least = cores * SHARES_OF_CORE < LEAST_SHARES ? cores * SHARES_OF_CORE : LEAST_SHARES;
   while (count > 1 && (divisor % count != 0 || count * accumulators > MAX_ACCUMULATORS ||
-                       iterations / count < LEAST_SHARES * cores))
+                       iterations / count < least))
     count--;
   return count;
 }
@@ -105,7 +108,7 @@ int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t acc
  * variable alike, so that they differ only in their stream. */
 static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
   const BpTarget *target = lowering->options ? lowering->options->target : NULL;
-  int64_t cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, 1) : 1;
+  int64_t cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, LEAST_SHARES) : 1;
   int64_t iterations = divisor_of(loop->operands[2]);
   Body body = {loop->operands[0], iterations, 0, true};
   if (bp__ir_visit_once(loop->operands[3], visit_body, &body) != 0)

@@ -116,14 +116,13 @@ static int count_of(const char *text, const char *word) {
   return count;
 }
 
-/* A product of one row waits for memory. Streams of several panels are read side by side, if the
- * panels are so many that each of the 64 cores still has two shares, and if their number is a
- * multiple of the streams. */
+/* A product of one row waits for memory. Streams of several panels are read side by side, if 16
+ * shares remain, and if the number of panels is a multiple of the streams. */
 static void test_one_row_reads_panels_side_by_side(void) {
   static const struct {
     int64_t panels;
     int streams, prefetches;
-  } cases[] = {{256, 2, 0}, {512, 4, 0}, {384, 3, 0}, {509, 1, 3}, {192, 1, 3}};
+  } cases[] = {{256, 4, 0}, {48, 3, 0}, {32, 2, 0}, {509, 1, 3}, {30, 1, 3}};
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *text = scheduled_product(1, cases[i].panels, "tidy");
     int streams = count_of(text, "(allocate "), prefetches = count_of(text, "\"prefetch\"");
