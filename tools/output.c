@@ -567,11 +567,16 @@ static int write_and_close(int fd, const char *bytes, gsize size) {
   return is_written && is_closed ? 0 : -1;
 }
 
-/* The user may have made the file that is replaced private. */
-static void restrict_mode(int fd, const char *path) {
+/* The user may have made the file that is replaced private. The mode stays if it is right: some
+ * file systems cannot set it. -1 with errno. */
+static int restrict_mode(int fd, const char *path) {
   struct stat before, own;
-  if (stat(path, &before) == 0 && S_ISREG(before.st_mode) && fstat(fd, &own) == 0)
-    fchmod(fd, own.st_mode & before.st_mode & 0777);
+  if (stat(path, &before) != 0 || !S_ISREG(before.st_mode))
+    return 0;
+  if (fstat(fd, &own) != 0)
+    return -1;
+  mode_t mode = own.st_mode & before.st_mode & 0777;
+  return mode == (own.st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
 /* Replaces a file by a new one. The unfinished file's name does not contain the file's name, which
@@ -580,9 +585,12 @@ static int replace_file(const char *path, const char *bytes, gsize size) {
   g_autofree char *folder = g_path_get_dirname(path);
   g_autofree char *name = g_build_filename(folder, ".backplane-XXXXXX", NULL);
   int fd = g_mkstemp_full(name, O_WRONLY | O_CLOEXEC, 0666);
-  if (fd >= 0)
-    restrict_mode(fd, path);
-  int rc = write_and_close(fd, bytes, size) == 0 ? rename(name, path) : -1, error = errno;
+  int rc = fd >= 0 ? restrict_mode(fd, path) : -1;
+  if (rc == 0)
+    rc = write_and_close(fd, bytes, size) == 0 ? rename(name, path) : -1;
+  else if (fd >= 0)
+    close(fd);
+  int error = errno;
   if (rc != 0 && fd >= 0)
     unlink(name);
   errno = error;

@@ -2,7 +2,7 @@
 /* Jamming: iterations of a parallel loop that each read one long stream of memory become one
  * iteration that reads several streams side by side. A processor fetches a stream from memory no
  * faster than one access after the other permits, and stops at each page; several streams overlap.
- * A product of one row by a matrix, which reads every weight once, so takes about two thirds of the
+ * A product of one row by a matrix reads every weight once, and takes little more than half of the
  * time. */
 #include "compiler/lower/lowering.h"
 
@@ -104,11 +104,11 @@ int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t acc
   return count;
 }
 
-/* The number of iterations to jam; 1 for none, -1 with an error. All of them divide the loop's
- * variable alike, so that they differ only in their stream. */
+/* The number of iterations to jam; 1 for none, -1 with an error. Quotients of the loop's variable
+ * by a constant are equal in all of them, so that they differ only in their stream. */
 static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
   const BpTarget *target = lowering->options ? lowering->options->target : NULL;
-  int64_t cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, LEAST_SHARES) : 1;
+  int64_t cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, BP__MOST_CORES) : 1;
   int64_t iterations = divisor_of(loop->operands[2]);
   Body body = {loop->operands[0], iterations, 0, true};
   if (bp__ir_visit_once(loop->operands[3], visit_body, &body) != 0)

@@ -157,12 +157,40 @@ int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t mi
 }
 
 int bp__index_set_name(BpIndexContext *context, const BpIrNode *var, const BpIrNode *value) {
+  const BpVarRange *known = bp__ir_map_get(&context->vars, var);
   bool before = context->wraps;
   context->wraps = true;
   BpVarRange range = {.range = bp__index_range(context, value),
                       .is_data = origin_of(context, value) == FROM_DATA};
   context->wraps = before;
-  return set_range(context, var, range);
+  if (known && known->range.min == range.range.min && known->range.max == range.range.max &&
+      known->is_data == range.is_data && !known->is_free)
+    return 0;
+  return set_range(context, var, range) == 0 ? 1 : -1;
+}
+
+int bp__index_set_params(BpIndexContext *context, const BpIrNode *function) {
+  const BpVarRange everything = {.range = {BP__RANGE_MIN, BP__RANGE_MAX}};
+  for (int32_t i = 0; i < bp__ir_function_num_params(function); i++)
+    if (function->operands[i]->kind == BP_IR_VAR &&
+        set_range(context, function->operands[i], everything) != 0)
+      return -1;
+  return 0;
+}
+
+int bp__index_limit(BpIndexContext *context, const BpIrNode *var, BpRange range) {
+  const BpVarRange *known = bp__ir_map_get(&context->vars, var);
+  BpVarRange limited = known ? *known : (BpVarRange){.range = range};
+  if (range.min > limited.range.min)
+    limited.range.min = range.min;
+  if (range.max < limited.range.max)
+    limited.range.max = range.max;
+  return set_range(context, var, limited);
+}
+
+int bp__index_set_like(BpIndexContext *context, const BpIrNode *var, const BpIrNode *other) {
+  const BpVarRange *known = bp__ir_map_get(&context->vars, other);
+  return known ? set_range(context, var, *known) : 0;
 }
 
 int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max) {
@@ -315,7 +343,8 @@ static bool exceeds_limits(BpIndexContext *context, const BpIrNode *node) {
 static Origin find_origin(BpIndexContext *context, const BpIrNode *node) {
   const BpVarRange *known = node->kind == BP_IR_VAR ? var_range(context, node) : NULL;
   Origin origin = FROM_INDICES;
-  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_CALL || (known && known->is_data))
+  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_CALL ||
+      (node->kind == BP_IR_VAR && (!known || known->is_data)))
     origin = FROM_DATA;
   for (int32_t i = 0; i < node->num_operands && origin != FROM_DATA; i++) {
     Origin other = origin_of(context, node->operands[i]);

@@ -53,8 +53,16 @@ void bp__index_clear(BpIndexContext *context);
 /* Sets the range of a variable until it is set again. */
 int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
                         bool is_free);
-/* Gives the name of an integer the integer's range, and tells whether the integer is data. */
+/* Gives the name of an integer the integer's range, and states whether the integer is data. A
+ * variable without a range counts as data. Returns 1; 0 if the name had the same range and origin
+ * already; -1 with an error. */
 int bp__index_set_name(BpIndexContext *context, const BpIrNode *var, const BpIrNode *value);
+/* States that the scalar parameters of a function are indices of unknown range. */
+int bp__index_set_params(BpIndexContext *context, const BpIrNode *function);
+/* Narrows the range of a variable to values that a range has as well. */
+int bp__index_limit(BpIndexContext *context, const BpIrNode *var, BpRange range);
+/* Gives a variable the range and the origin of another one, if that has a range. */
+int bp__index_set_like(BpIndexContext *context, const BpIrNode *var, const BpIrNode *other);
 /* Sets the range of a free variable that goes from 0 to an open extent, which is at most `max` +
  * 1. */
 int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max);

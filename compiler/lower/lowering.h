@@ -102,9 +102,13 @@ const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
 
-/* The number of neighbouring tiles whose streams bp__lower_jam reads side by side, 1 for none, in a
- * parallel loop over tiles of which each has `accumulators` vectors. `iterations`: a number of
- * iterations that divides theirs; `divisor`: a number that divides each number of neighbours. */
+/* The number of cores of a CPU whose target does not state it: the maximum number of cores that end
+ * at about the same time when they share work. */
+#define BP__MOST_CORES 64
+
+/* Returns how many neighbouring iterations of a parallel loop over tiles bp__lower_jam merges; 1:
+ * none. The result divides `divisor`. `iterations` divides the extent of the loop; `accumulators`
+ * is the number of vectors of one tile. */
 int64_t bp__lower_count_streams(int64_t iterations, int64_t divisor, int64_t accumulators,
                                 int64_t cores);
 

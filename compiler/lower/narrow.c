@@ -146,7 +146,7 @@ static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
   bool is_narrow = fits(n, x[1]);
   const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, narrow_type(x[0])) : x[0];
   const BpIrNode *value = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
-  if (!var || !value || bind(n, x[0], var) || bp__index_set_name(&n->index, x[0], x[1]))
+  if (!var || !value || bind(n, x[0], var) || bp__index_set_name(&n->index, x[0], x[1]) < 0)
     return NULL;
   const BpIrNode *body = bp__ir_rewrite(&n->rewriter, x[2]);
   return body ? bp_ir_let(module, var, value, body) : NULL;
@@ -203,7 +203,9 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
 const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function) {
   Narrower narrower = {.rewriter = {.module = module, .enter = enter},
                        .index = {.module = module, .wraps = true}};
-  const BpIrNode *result = bp__ir_rewrite(&narrower.rewriter, function);
+  const BpIrNode *result = bp__index_set_params(&narrower.index, function) == 0
+                               ? bp__ir_rewrite(&narrower.rewriter, function)
+                               : NULL;
   bp__ir_rewriter_clear(&narrower.rewriter);
   bp__index_clear(&narrower.index);
   bp__ir_map_clear(&narrower.vars);

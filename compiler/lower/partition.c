@@ -579,12 +579,8 @@ static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
   const BpIrNode *fresh = bp_ir_var(rewriter->module, var->str_value, var->dtype);
   if (!value || !fresh)
     return NULL;
-  BpRange range = bp__index_range(index, value), known = bp__index_range(index, var);
-  if (range.min < known.min)
-    range.min = known.min;
-  if (range.max > known.max)
-    range.max = known.max;
-  if (bp__index_set_range(index, fresh, range.min, range.max, false) != 0 ||
+  if (bp__index_set_name(index, fresh, value) < 0 ||
+      bp__index_limit(index, fresh, bp__index_range(index, var)) != 0 ||
       bp__ir_map_set(&rewriter->done, var, fresh) != 0)
     return NULL;
   return bp_ir_let(rewriter->module, fresh, value, bp__ir_rewrite(rewriter, node->operands[2]));
@@ -961,9 +957,8 @@ static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let)
   const BpIrNode *const *x = let->operands, *var = x[0];
   const BpIrNode *value = bp__ir_rewrite(rewriter, x[1]);
   if (bp__ir_map_get(&separation->names, var)) {
-    BpRange range = bp__index_range(separation->index, var);
     var = bp_ir_var(rewriter->module, var->str_value, var->dtype);
-    if (!var || bp__index_set_range(separation->index, var, range.min, range.max, false) != 0)
+    if (!var || bp__index_set_like(separation->index, var, x[0]) != 0)
       return NULL;
     bp__ir_map_clear(&rewriter->done); /* `done` contains results for the other variable */
   }

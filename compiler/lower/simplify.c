@@ -37,9 +37,11 @@ static int set_range(Simplifier *simplifier, const BpIrNode *var, BpRange range)
 }
 
 static int set_name(Simplifier *simplifier, const BpIrNode *var, const BpIrNode *value) {
-  return has_range(simplifier, var, bp__index_range(&simplifier->index, value))
-             ? 0
-             : bp__index_set_name(&simplifier->index, var, value);
+  bool is_known = bp__ir_map_get(&simplifier->index.vars, var) != NULL;
+  int status = bp__index_set_name(&simplifier->index, var, value);
+  if (status > 0 && is_known)
+    forget(&simplifier->rewriter);
+  return status < 0 ? -1 : 0;
 }
 
 static bool is_index(const BpIrNode *node) {
@@ -235,7 +237,9 @@ static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
 const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function) {
   Simplifier simplifier = {.rewriter = {.module = module, .enter = enter, .leave = leave},
                            .index = {.module = module}};
-  const BpIrNode *result = bp__ir_rewrite(&simplifier.rewriter, function);
+  const BpIrNode *result = bp__index_set_params(&simplifier.index, function) == 0
+                               ? bp__ir_rewrite(&simplifier.rewriter, function)
+                               : NULL;
   bp__ir_rewriter_clear(&simplifier.rewriter);
   bp__index_clear(&simplifier.index);
   return result;

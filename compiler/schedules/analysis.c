@@ -5,16 +5,14 @@
 
 #include <backplane/object.h>
 
-/* The maximum number of cores that end at about the same time when they share work. */
-#define MOST_CORES 64
-
 BpMachine bp__machine(const BpTarget *target) {
   bool has_kernels = target && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
   BpMachine machine = {
       .vector_bits = target ? bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) : 128,
       .registers = target ? bp_target_get_int(target, BP_TARGET_VECTOR_REGISTERS, 16) : 16,
       .cores =
-          target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, has_kernels ? 1 : MOST_CORES) : 1,
+          target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, has_kernels ? 1 : BP__MOST_CORES)
+                 : 1,
       .l1 = target ? bp_target_get_int(target, BP_TARGET_L1_BYTES, 32768) : 32768,
       .l2 = target ? bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20) : 1 << 20,
   };

@@ -144,8 +144,9 @@ static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   return count;
 }
 
-/* The part of the time of single streams that the streams of neighbouring tiles take side by side
- * (lower/jam.c). A shorter tile at the end keeps the tiles apart. */
+/* Returns the factor by which jamming (lower/jam.c) shortens the time of the streams; 1 if the loop
+ * is not jammed, for example because it has a shorter tile at the end. An estimate: the loop over
+ * the vectors alone counts. */
 static double stream_share(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
                            double accumulators) {
   int64_t columns = tile->vectors * machine->lanes, extent = info->extent[tile->vector_axis];

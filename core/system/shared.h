@@ -4,7 +4,7 @@
 #define BACKPLANE_CORE_SYSTEM_SHARED_H
 
 /* Marks a function that the library exports only for its parts, with the symbol version
- * BACKPLANE_PRIVATE, which changes with each version. */
+ * BACKPLANE_PRIVATE. These functions may change with each version. */
 #define BP__SHARED __attribute__((visibility("default")))
 
 #endif

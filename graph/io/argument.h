@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of the arguments of public functions. This file repeats core/registry/argument.h and
- * sized.h, because a library must not include private headers of another. */
+/* Checks of the arguments of public functions. This file repeats core/registry/argument.h,
+ * because a library must not include private headers of another. */
 #ifndef BACKPLANE_GRAPH_IO_ARGUMENT_H
 #define BACKPLANE_GRAPH_IO_ARGUMENT_H
 

@@ -100,19 +100,26 @@ static int write_special(const char *path, const char *data, size_t size) {
   return fd < 0 ? -1 : write_and_close(fd, data, size);
 }
 
-/* The user may have made the file that is replaced private. */
-static void restrict_mode(int fd, const char *path) {
+/* The user may have made the file that is replaced private. The mode stays if it is right: some
+ * file systems cannot set it. -1 with errno. */
+static int restrict_mode(int fd, const char *path) {
   struct stat before, own;
-  if (!stat(path, &before) && S_ISREG(before.st_mode) && !fstat(fd, &own))
-    fchmod(fd, own.st_mode & before.st_mode & 0777);
+  if (stat(path, &before) || !S_ISREG(before.st_mode))
+    return 0;
+  if (fstat(fd, &own))
+    return -1;
+  mode_t mode = own.st_mode & before.st_mode & 0777;
+  return mode == (own.st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
 static int replace(const char *path, const char *data, size_t size) {
   char *name;
   int fd = create_beside(path, &name);
-  if (fd >= 0)
-    restrict_mode(fd, path);
-  int rc = fd < 0 || write_and_close(fd, data, size) || rename(name, path) ? -1 : 0;
+  int rc = fd < 0 ? -1 : restrict_mode(fd, path);
+  if (!rc)
+    rc = write_and_close(fd, data, size) || rename(name, path) ? -1 : 0;
+  else if (fd >= 0)
+    close(fd);
   int error = name ? errno : ENOMEM;
   if (rc && fd >= 0)
     unlink(name);

@@ -38,12 +38,14 @@ static inline const BpIrNode *x_and(BpIrModule *ir, const BpIrNode *a, const BpI
 static inline const BpIrNode *x_index(BpIrModule *ir, int64_t value) {
   return bp_ir_int(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, value);
 }
-/* A constant number of any type. */
-/* The bits of a whole number whose magnitude is less than 2^64. */
+/* The bits of a whole number. A magnitude of 2^64 or more becomes the largest smaller one, and NaN
+ * becomes 0. */
 static inline int64_t x_bits(double value) {
-  uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
+  double size = value < 0 ? -value : value;
+  uint64_t magnitude = size < 0x1p64 ? (uint64_t)size : value != value ? 0 : UINT64_MAX;
   return (int64_t)(value < 0 ? 0 - magnitude : magnitude);
 }
+/* A constant number of any type. */
 static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double value) {
   if (bp__dtype_is_float(dtype))
     return bp_ir_float(ir, dtype, value);

@@ -26,9 +26,9 @@ BP_ROW_INFER(prelu);
 BP_ROW_INFER(clip);
 BP_ROW_INFER(bit_shift);
 BP_ROW_COMPUTE(elementwise); /* computes by the row's scalar function */
-BP_ROW_COMPUTE(integer_pow);
-BP_ROW_COMPUTE(
-    continuous); /* computes by the row's continuous scalar function (bp__op_is_continuous) */
+BP_ROW_COMPUTE(integer_pow); /* powers of integers, by squaring */
+/* Computes by the row's continuous scalar function (bp__op_is_continuous). */
+BP_ROW_COMPUTE(continuous);
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);

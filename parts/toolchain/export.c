@@ -353,11 +353,16 @@ typedef struct Unfinished {
   char name[BP_TEMPORARY_SIZE]; /* "": none */
 } Unfinished;
 
-/* The user may have made the file that is replaced private. */
-static void restrict_mode(int fd, const char *path) {
+/* The user may have made the file that is replaced private; the owner may run the new one. The mode
+ * stays if it is right: some file systems cannot set it. -1 with errno. */
+static int restrict_mode(int fd, const char *path) {
   struct stat before, own;
-  if (!stat(path, &before) && !fstat(fd, &own))
-    fchmod(fd, own.st_mode & (before.st_mode | S_IRWXU) & 0777);
+  if (stat(path, &before) || !S_ISREG(before.st_mode))
+    return 0;
+  if (fstat(fd, &own))
+    return -1;
+  mode_t mode = own.st_mode & (before.st_mode | S_IRWXU) & 0777;
+  return mode == (own.st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
 static int create_beside(const char *path, Unfinished *file) {
@@ -368,9 +373,7 @@ static int create_beside(const char *path, Unfinished *file) {
     file->fd = openat(file->folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0777);
   if (file->folder >= 0 && file->fd < 0)
     file->fd = bp__temporary_file(file->folder, 0777, file->name);
-  if (file->fd >= 0)
-    restrict_mode(file->fd, path);
-  int rc = file->fd < 0
+  int rc = file->fd < 0 || restrict_mode(file->fd, path)
                ? bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
                                 directory, path, strerror(errno))
                : 0;

@@ -118,7 +118,8 @@ typedef struct BpDnnlStep {
 } BpDnnlStep;
 
 /* The operators: ONNX's name, the function of claim.c that reads the node, and the number of
- * required inputs. */
+ * required inputs. A new kind of step is also checked in module.c (check_kind) and planned in
+ * plan.c. Samples are in conformance/operators.c, tests in tests/plugins/test-dnnl.c. */
 #define BP_DNNL_OPERATORS(OPERATOR)                                                                \
   OPERATOR(Conv, read_conv, 2)                                                                     \
   OPERATOR(MaxPool, read_pool, 1)                                                                  \

@@ -844,7 +844,6 @@ static BpTeTensor *factor_some(GRand *random, BpTe *te, BpTeTensor *tensor) {
   return partial;
 }
 
-/* Schedules every stage, consumers first, so that producers find the loops to attach to. */
 /* Lets an inner loop prefetch an input, and makes the outermost loop parallel: lowering may jam
  * iterations of the outermost loop. */
 static void prefetch_some(GRand *random, const Work *work, BpTeStage *stage, const Leaves *leaves) {
@@ -857,6 +856,7 @@ static void prefetch_some(GRand *random, const Work *work, BpTeStage *stage, con
   must(bp_te_prefetch(stage, work->inputs[0], leaves->axes[at], g_rand_int_range(random, 1, 20)));
 }
 
+/* Schedules every stage, consumers first, so that producers find the loops to attach to. */
 static void schedule_randomly(GRand *random, Work *work, bool attach) {
   BpTeStage *done[MAX_WORKS * 3];
   Leaves leaves[MAX_WORKS * 3];

@@ -133,6 +133,56 @@ static void test_one_row_reads_panels_side_by_side(void) {
   }
 }
 
+/* The sum that element `at` of a product is. */
+static float expected_element(const float *a, const float *b, int64_t at, int64_t columns) {
+  int64_t row = at / columns, column = at % columns;
+  float sum = 0;
+  for (int64_t k = 0; k < TERMS; k++)
+    sum += a[row * TERMS + k] * b[(column / PANEL * TERMS + k) * PANEL + column % PANEL];
+  return sum;
+}
+
+/* Runs a product whose tiles are jammed, and compares it with sums. */
+static void check_jammed(int64_t num_rows, int64_t panels) {
+  const int64_t rows[] = {num_rows, TERMS}, packed[] = {panels, TERMS, PANEL};
+  const int64_t shape[] = {num_rows, panels * PANEL};
+  BpTe *te = bp_te_create();
+  BpTarget *target = bp_target_parse("c -vector_bits=512 -vector_registers=32 -num_cores=2");
+  BpIrModule *module = bp_ir_module_create();
+  Operands in = {bp_te_placeholder(te, "a", te_f32, rows, 2),
+                 bp_te_placeholder(te, "b", te_f32, packed, 3)};
+  BpTeTensor *args[] = {in.a, in.b, bp_te_compute(te, "y", shape, 2, product_body, &in)};
+  TeArray *arrays[3];
+  GRand *random = g_rand_new_with_seed(7);
+  Dumped dumped = {"jam", NULL};
+  BpLowerOptions options = {
+      .struct_size = sizeof options, .target = target, .dump = keep_text, .dump_context = &dumped};
+  if (bp_schedule_auto(te, &args[2], 1, target) || bp_te_lower(te, "f", args, 3, &options, module))
+    g_error("%s", bp_error_message());
+  if (count_of(dumped.text, "(allocate ") < 2)
+    g_error("%d rows of %d panels are not jammed:\n%s", (int)num_rows, (int)panels, dumped.text);
+  for (int i = 0; i < 3; i++) {
+    arrays[i] = te_array_new(args[i]);
+    te_fill(arrays[i], random);
+  }
+  te_run_module(module, arrays, 3);
+  for (int64_t i = 0; i < arrays[2]->size; i++)
+    g_assert_cmpfloat(te_floats(arrays[2])[i], ==,
+                      expected_element(te_floats(arrays[0]), te_floats(arrays[1]), i, shape[1]));
+  for (int i = 0; i < 3; i++)
+    te_array_free(arrays[i]);
+  g_rand_free(random);
+  g_free(dumped.text);
+  bp_te_free(te);
+  bp_object_release(module);
+  bp_object_release(target);
+}
+
+static void test_jammed_products_are_right(void) {
+  check_jammed(1, 16);
+  check_jammed(2, 16);
+}
+
 /* The accumulators of many rows fill the registers. */
 static void test_many_rows_read_one_panel(void) {
   char *text = scheduled_product(ROWS, 512, "tidy");
@@ -144,6 +194,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/te/shares/one-row-reads-panels-side-by-side",
                   test_one_row_reads_panels_side_by_side);
+  g_test_add_func("/te/shares/jammed-products-are-right", test_jammed_products_are_right);
   g_test_add_func("/te/shares/many-rows-read-one-panel", test_many_rows_read_one_panel);
   g_test_add_func("/te/shares/blocks-are-equal", test_blocks_are_equal);
   return g_test_run();

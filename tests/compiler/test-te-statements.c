@@ -147,6 +147,46 @@ static void test_name_bound_twice_is_two_names(void) {
   bp_te_free(te);
 }
 
+#define NUMBERS 3
+
+/* Names a number of a tensor, and compares and divides sums and products of the name. */
+static int compare_numbers(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                           BpTeTensor *const *tensors, void *context) {
+  BpTeTensor *numbers = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *x = bp_ir_block_let(block, "x", bp_te_read(te, numbers, rows));
+  const BpIrNode *least = bp_ir_block_let(block, "least", te_op(te, BP_IR_MAX, x, te_int(te, 0)));
+  const BpIrNode *is_less = te_op(te, BP_IR_LT, x, te_op(te, BP_IR_ADD, x, te_int(te, 1)));
+  const BpIrNode *is_positive =
+      te_op(te, BP_IR_GE, te_op(te, BP_IR_ADD, least, te_int(te, 1)), te_int(te, 1));
+  const BpIrNode *values[] = {
+      bp_ir_select(ir, is_less, te_int(te, 1), te_int(te, 2)),
+      bp_ir_select(ir, is_positive, te_int(te, 1), te_int(te, 2)),
+      te_op(te, BP_IR_FLOORMOD, te_op(te, BP_IR_MUL, x, te_int(te, 3)), te_int(te, 3))};
+  for (int i = 0; i < 3; i++)
+    bp_ir_block_add(block, bp_te_write(te, tensors[0], (const BpIrNode *[]){rows[0], te_int(te, i)},
+                                       values[i]));
+  return 0;
+}
+
+static void test_names_of_numbers_wrap(void) {
+  static const int64_t given[NUMBERS] = {5, INT64_MAX, INT64_MAX / 3 + 1};
+  static const int64_t expected[NUMBERS][3] = {{1, 1, 0}, {2, 2, 2}, {1, 1, 2}};
+  BpTe *te = bp_te_create();
+  const int64_t rows = NUMBERS, shape[] = {rows, 3};
+  const BpTeResult result = {te_i64, shape, 2};
+  BpTeTensor *numbers = bp_te_placeholder(te, "numbers", te_i64, &rows, 1), *tensor;
+  must(bp_te_statements(te, "compared", &rows, 1, &result, 1, compare_numbers, numbers, &tensor));
+  TeArray *arrays[] = {te_array_new(numbers), te_array_new(tensor)};
+  memcpy(arrays[0]->view.data, given, sizeof given);
+  te_run(te, (BpTeTensor *[]){numbers, tensor}, arrays, 2);
+  for (int i = 0; i < 3 * NUMBERS; i++)
+    g_assert_cmpint(((int64_t *)arrays[1]->view.data)[i], ==, expected[i / 3][i % 3]);
+  te_array_free(arrays[0]);
+  te_array_free(arrays[1]);
+  bp_te_free(te);
+}
+
 /* ---- Counting ---------------------------------------------------------------------------- */
 
 /* How many elements of a column are in each bin, other elements not being counted, and their first
@@ -345,6 +385,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/statements/rows-are-threads", test_rows_are_threads);
   g_test_add_func("/te/statements/what-vectors-cannot-do-runs-in-order",
                   test_what_vectors_cannot_do_runs_in_order);
+  g_test_add_func("/te/statements/names-of-numbers-wrap", test_names_of_numbers_wrap);
   g_test_add_func("/te/statements/name-bound-twice-is-two-names",
                   test_name_bound_twice_is_two_names);
   g_test_add_func("/te/statements/memory-of-their-own", test_statements_have_memory_of_their_own);

@@ -336,11 +336,15 @@ def check_length(page):
         yield f"{page.path} has {lines} lines, more than {README_LINES}"
 
 
+PYTHON_VERSION = r'^__version__ = "([^"]+)"'
+
+
 def check_versions(root):
     """Check that the files of docs/releasing.md, step 1, have one version."""
     found = {}
     for path, pattern in [("configure.ac", r"AC_INIT\(\[backplane\],\[([^]]+)\]"), ("debian/changelog", r"^backplane \(([^)]+)\)"),
-                          ("packaging/backplane.spec", r"^Version: +(\S+)")]:
+                          ("packaging/backplane.spec", r"^Version: +(\S+)"), ("python/src/backplane/__init__.py", PYTHON_VERSION),
+                          ("bridges/onnxruntime/python/src/onnxruntime_ep_backplane/__init__.py", PYTHON_VERSION)]:
         with open(os.path.join(root, path), encoding="utf-8") as file:
             found[path] = re.search(pattern, file.read(), re.M)[1]
     if len(set(found.values())) != 1:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fuzz targets, NAME being fuzz_NAME.c. In `make check` the driver tries the inputs in corpus/NAME
-# and mutations of the target's seeds.
+# and mutations of the target's seeds. A new target has the functions of fuzz.h, its name in
+# fuzz_targets and EXTRA_PROGRAMS, a test test-NAME (with - for _), and an input in corpus/NAME.
 #
 # `make fuzz`, in a build configured with --enable-asan --enable-ubsan CC=clang
 # CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each, starting

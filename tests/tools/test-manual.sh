@@ -34,7 +34,7 @@ every_option_is_there() {
 # The manual has the variables that libraries, plugins and commands read.
 every_variable_is_there() {
   local name
-  grep -rhoE --include='*.c' --include='*.h' '"BACKPLANE_[A-Z_]+"' "$top_srcdir"/{core,parts,compiler,graph,plugins,tools,conformance} |
+  grep -rhoE --include='*.c' --include='*.h' '"BACKPLANE_[A-Z0-9_]+"' "$top_srcdir"/{core,parts,compiler,graph,plugins,tools,conformance} |
     tr -d '"' | sort -u >"$work/variables"
   [ "$(wc -l <"$work/variables")" -ge 20 ] || return 1
   while read -r name; do

@@ -284,7 +284,9 @@ BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
  * loop stores the identity first. Storing first suits reductions over blocks, whose steps are whole
  * tiles. */
 BP_API int bp_te_store_first(BpTeStage *stage);
-/* Requests that data of `tensor` be prefetched, `distance` iterations of `axis` ahead. */
+/* Requests that data of `tensor` be prefetched, `distance` iterations of `axis` ahead. Lowering may
+ * instead merge iterations of a parallel loop around the axis, which then read their data side by
+ * side (the pass "jam"). */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
 
 /* Says that the stage's result is not read before much other data has gone through the caches:
