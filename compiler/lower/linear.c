@@ -173,6 +173,7 @@ int bp__index_set_params(BpIndexContext *context, const BpIrNode *function) {
   const BpVarRange everything = {.range = {BP__RANGE_MIN, BP__RANGE_MAX}};
   for (int32_t i = 0; i < bp__ir_function_num_params(function); i++)
     if (function->operands[i]->kind == BP_IR_VAR &&
+        bp__dtype_equal(function->operands[i]->dtype, bp__dtype_int64()) &&
         set_range(context, function->operands[i], everything) != 0)
       return -1;
   return 0;

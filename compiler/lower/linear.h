@@ -57,7 +57,7 @@ int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t mi
  * variable without a range counts as data. Returns 1; 0 if the name had the same range and origin
  * already; -1 with an error. */
 int bp__index_set_name(BpIndexContext *context, const BpIrNode *var, const BpIrNode *value);
-/* States that the scalar parameters of a function are indices of unknown range. */
+/* States that the int64 parameters of a function are indices of unknown range. */
 int bp__index_set_params(BpIndexContext *context, const BpIrNode *function);
 /* Narrows the range of a variable to values that a range has as well. */
 int bp__index_limit(BpIndexContext *context, const BpIrNode *var, BpRange range);
