@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the core: every folder but system adds its tables, functions and hooks, the lowest first. */
+/* The start of the core: every folder but system adds its tables, functions and hooks, the lowest
+ * first. */
 
 #include "core/device/device.h"
 #include "core/module/bytes.h"
