@@ -145,15 +145,15 @@ static bool is_small_constant(const BpGraphValue *exponent) {
   return value == 1 || value == 2 || value == 3;
 }
 
-/* Whether each exponent is, or may be, a number that float32 rounds: the sign of a power depends on
- * the last bit of its exponent. */
+/* Whether an exponent is, or may be, a whole number that float32 rounds: the sign of a power depends
+ * on the last bit of a whole exponent. */
 static bool loses_bits(const BpGraphValue *exponent) {
   BpDataType dtype = exponent->dtype;
   if (bp__dtype_is_float(dtype) ? dtype.bits < 64 : dtype.bits < 32)
     return false;
   for (int64_t i = 0; exponent->data && i < bp__value_num_elements(exponent); i++) {
     double value = bp__value_get_float(exponent, i);
-    if ((double)(float)value != value && !isnan(value))
+    if (value == trunc(value) && (double)(float)value != value)
       return true;
   }
   return !exponent->data;
