@@ -21,12 +21,15 @@
 /* The most elements that a body allocates: larger buffers are not in registers, and would take a
  * multiple of the memory. */
 #define MAX_ELEMENTS 1024
+/* The most nested nodes of a loop; the names of all copies are nested in each other. */
+#define MAX_DEPTH 512
 
 /* ---- Which loops ------------------------------------------------------------------------- */
 
 static bool is_prefetch(const BpIrNode *node) {
-  return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&
-         strcmp(node->operands[0]->str_value, "prefetch") == 0;
+  const BpIrNode *call = node->kind == BP_IR_EVALUATE ? node->operands[0] : NULL;
+  return call && call->kind == BP_IR_CALL && call->int_value == BP_IR_CALL_INTRINSIC &&
+         strcmp(call->str_value, "prefetch") == 0;
 }
 
 /* What a piece of code contains. */
@@ -77,7 +80,12 @@ static int visit_body(void *context, const BpIrNode *node) {
     body->is_plain = false;
   if (node->kind != BP_IR_FOR)
     return 0;
-  body->is_plain &= node->int_value == BP_IR_FOR_SERIAL;
+  /* Loops whose ends differ among the copies do not merge. */
+  int differs =
+      bp__ir_uses(node->operands[1], body->var) | bp__ir_uses(node->operands[2], body->var);
+  if (differs < 0)
+    return -1;
+  body->is_plain &= !differs && node->int_value == BP_IR_FOR_SERIAL;
   int is_outer = bp__ir_visit_once(node->operands[3], visit_content, &content);
   if (is_outer < 0)
     return -1;
@@ -113,14 +121,15 @@ static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
   Body body = {loop->operands[0], iterations, 0, true};
   if (bp__ir_visit_once(loop->operands[3], visit_body, &body) != 0)
     return -1;
-  bool has_streams = body.is_plain && body.streams > 0 && bp__ir_is_int_value(loop->operands[1], 0);
+  bool has_streams = body.is_plain && body.streams > 0 &&
+                     bp__ir_is_int_value(loop->operands[1], 0) && loop->depth < MAX_DEPTH;
   return has_streams ? bp__lower_count_streams(iterations, body.divisor, body.streams, cores) : 1;
 }
 
 /* ---- Jamming ----------------------------------------------------------------------------- */
 
 typedef struct Renaming {
-  BpIrModule *module;
+  BpLowering *lowering;
   BpIrMap fresh; /* names and BUFFERs of a body -> new ones */
 } Renaming;
 
@@ -128,22 +137,25 @@ static int rename_binding(void *context, const BpIrNode *node) {
   Renaming *renaming = context;
   if (node->kind != BP_IR_ALLOCATE && node->kind != BP_IR_LET)
     return 0;
+  BpIrModule *module = renaming->lowering->module;
   const BpIrNode *old = node->operands[0];
-  const BpIrNode *copy =
-      node->kind == BP_IR_LET
-          ? bp_ir_var(renaming->module, old->str_value, old->dtype)
-          : bp_ir_buffer(renaming->module, old->str_value, old->dtype, (int32_t)old->int_value,
-                         old->operands, old->num_operands);
-  return copy ? bp__ir_map_set(&renaming->fresh, old, copy) : -1;
+  const BpIrNode *copy = node->kind == BP_IR_LET ? bp_ir_var(module, old->str_value, old->dtype)
+                                                 : bp_ir_buffer(module, old->str_value, old->dtype,
+                                                                (int32_t)old->int_value,
+                                                                old->operands, old->num_operands);
+  return copy && bp__index_set_like(&renaming->lowering->index, copy, old) == 0
+             ? bp__ir_map_set(&renaming->fresh, old, copy)
+             : -1;
 }
 
 /* The copy of a loop's body for one value of the loop's variable, with names of its own. */
-static const BpIrNode *copy_body(BpIrModule *module, const BpIrNode *loop, const BpIrNode *value) {
-  Renaming renaming = {.module = module};
+static const BpIrNode *copy_body(BpLowering *lowering, const BpIrNode *loop,
+                                 const BpIrNode *value) {
+  Renaming renaming = {.lowering = lowering};
   const BpIrNode *copy = NULL;
   if (value && bp__ir_visit_once(loop->operands[3], rename_binding, &renaming) == 0 &&
       bp__ir_map_set(&renaming.fresh, loop->operands[0], value) == 0)
-    copy = bp__ir_substitute(module, loop->operands[3], &renaming.fresh);
+    copy = bp__ir_substitute(lowering->module, loop->operands[3], &renaming.fresh);
   bp__ir_map_clear(&renaming.fresh);
   return copy;
 }
@@ -174,6 +186,13 @@ static const BpIrNode *merge_operand(BpIrModule *module, const BpIrNode *const *
   return merge(module, parts, count);
 }
 
+static bool are_prefetches(const BpIrNode *const *copies, int64_t count, int32_t place) {
+  for (int64_t i = 0; i < count; i++)
+    if (!is_prefetch(copies[i]->operands[place]))
+      return false;
+  return true;
+}
+
 static const BpIrNode *merge_sequence(BpIrModule *module, const BpIrNode *const *copies,
                                       int64_t count) {
   int32_t num_parts = 0;
@@ -182,7 +201,7 @@ static const BpIrNode *merge_sequence(BpIrModule *module, const BpIrNode *const 
   for (int32_t k = 0; parts && k < copies[0]->num_operands; k++) {
     /* Prefetches are for one stream: several keep the memory busy, and processors recognise them.
      */
-    if (is_prefetch(copies[0]->operands[k]))
+    if (are_prefetches(copies, count, k))
       continue;
     if (!(parts[num_parts++] = merge_operand(module, copies, count, k)))
       return NULL;
@@ -226,13 +245,14 @@ static const BpIrNode *merge(BpIrModule *module, const BpIrNode *const *copies, 
   }
 }
 
-static const BpIrNode *jam(BpIrModule *module, const BpIrNode *loop, int64_t count) {
+static const BpIrNode *jam(BpLowering *lowering, const BpIrNode *loop, int64_t count) {
+  BpIrModule *module = lowering->module;
   const BpIrNode *var = loop->operands[0], *copies[MAX_STREAMS];
   const BpIrNode *streams = bp__ir_int64(module, count);
   const BpIrNode *first = streams ? bp_ir_binary(module, BP_IR_MUL, var, streams) : NULL;
   for (int64_t i = 0; i < count; i++)
     if (!first ||
-        !(copies[i] = copy_body(module, loop,
+        !(copies[i] = copy_body(lowering, loop,
                                 bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, i)))))
       return NULL;
   const BpIrNode *extent = bp_ir_binary(module, BP_IR_DIV, loop->operands[2], streams);
@@ -243,10 +263,11 @@ static const BpIrNode *jam(BpIrModule *module, const BpIrNode *loop, int64_t cou
 }
 
 static const BpIrNode *jam_node(BpIrRewriter *rewriter, const BpIrNode *node) {
-  if (node->kind != BP_IR_FOR || node->int_value != BP_IR_FOR_PARALLEL)
+  if (node->kind != BP_IR_FOR || node->int_value != BP_IR_FOR_PARALLEL ||
+      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
     return node;
   int64_t count = count_streams(rewriter->context, node);
-  return count < 0 ? NULL : count > 1 ? jam(rewriter->module, node, count) : node;
+  return count < 0 ? NULL : count > 1 ? jam(rewriter->context, node, count) : node;
 }
 
 const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body) {
