@@ -145,8 +145,8 @@ static bool is_small_constant(const BpGraphValue *exponent) {
   return value == 1 || value == 2 || value == 3;
 }
 
-/* Whether an exponent is, or may be, a whole number that float32 rounds: the sign of a power depends
- * on the last bit of a whole exponent. */
+/* Whether an exponent is, or may be, a whole number that float32 rounds: the sign of a power
+ * depends on the last bit of a whole exponent. */
 static bool loses_bits(const BpGraphValue *exponent) {
   BpDataType dtype = exponent->dtype;
   if (bp__dtype_is_float(dtype) ? dtype.bits < 64 : dtype.bits < 32)
