@@ -536,7 +536,7 @@ static uint16_t any_lanes(Program *program) {
   return chosen <= program->part ? chosen : 1;
 }
 
-/* Stores lanes, some of which are outside of the thread's part and masked off. */
+/* Stores lanes; a mask turns off those outside of the thread's part. */
 static const BpIrNode *store_inside(Program *program, int slot, uint16_t lanes) {
   BpIrModule *module = program->random.module;
   const BpIrNode *index = number(program, below(program, program->part + 8) - 8);
