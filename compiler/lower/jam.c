@@ -128,38 +128,6 @@ static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
 
 /* ---- Jamming ----------------------------------------------------------------------------- */
 
-typedef struct Renaming {
-  BpLowering *lowering;
-  BpIrMap fresh; /* names and BUFFERs of a body -> new ones */
-} Renaming;
-
-static int rename_binding(void *context, const BpIrNode *node) {
-  Renaming *renaming = context;
-  if (node->kind != BP_IR_ALLOCATE && node->kind != BP_IR_LET)
-    return 0;
-  BpIrModule *module = renaming->lowering->module;
-  const BpIrNode *old = node->operands[0];
-  const BpIrNode *copy = node->kind == BP_IR_LET ? bp_ir_var(module, old->str_value, old->dtype)
-                                                 : bp_ir_buffer(module, old->str_value, old->dtype,
-                                                                (int32_t)old->int_value,
-                                                                old->operands, old->num_operands);
-  return copy && bp__index_set_like(&renaming->lowering->index, copy, old) == 0
-             ? bp__ir_map_set(&renaming->fresh, old, copy)
-             : -1;
-}
-
-/* The copy of a loop's body for one value of the loop's variable, with names of its own. */
-static const BpIrNode *copy_body(BpLowering *lowering, const BpIrNode *loop,
-                                 const BpIrNode *value) {
-  Renaming renaming = {.lowering = lowering};
-  const BpIrNode *copy = NULL;
-  if (value && bp__ir_visit_once(loop->operands[3], rename_binding, &renaming) == 0 &&
-      bp__ir_map_set(&renaming.fresh, loop->operands[0], value) == 0)
-    copy = bp__ir_substitute(lowering->module, loop->operands[3], &renaming.fresh);
-  bp__ir_map_clear(&renaming.fresh);
-  return copy;
-}
-
 /* Whether the copies are the same construct: loops over the same values, sequences of equal
  * length. */
 static bool are_alike(const BpIrNode *const *copies, int64_t count) {
@@ -251,9 +219,9 @@ static const BpIrNode *jam(BpLowering *lowering, const BpIrNode *loop, int64_t c
   const BpIrNode *streams = bp__ir_int64(module, count);
   const BpIrNode *first = streams ? bp_ir_binary(module, BP_IR_MUL, var, streams) : NULL;
   for (int64_t i = 0; i < count; i++)
-    if (!first ||
-        !(copies[i] = copy_body(lowering, loop,
-                                bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, i)))))
+    if (!first || !(copies[i] = bp__lower_iteration(
+                        lowering, loop,
+                        bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, i)), true)))
       return NULL;
   const BpIrNode *extent = bp_ir_binary(module, BP_IR_DIV, loop->operands[2], streams);
   const BpIrNode *body = merge(module, copies, count);

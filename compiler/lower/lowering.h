@@ -102,6 +102,11 @@ const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
 
+/* Returns the body of a loop for one value of the loop's variable, with buffers of its own; if
+ * `renames`, with names of its own, too. */
+const BpIrNode *bp__lower_iteration(BpLowering *lowering, const BpIrNode *loop,
+                                    const BpIrNode *value, bool renames);
+
 /* The number of cores of a CPU whose target does not state it: the maximum number of cores that end
  * at about the same time when they share work. */
 #define BP__MOST_CORES 64

@@ -9,19 +9,25 @@
 #define MAX_UNROLLED 4096
 
 typedef struct Renaming {
-  BpIrModule *module;
-  BpIrMap fresh; /* the BUFFERs allocated in a body -> new BUFFERs */
+  BpLowering *lowering;
+  BpIrMap fresh; /* the BUFFERs allocated in a body, and names if they are renamed -> new ones */
+  bool renames;
 } Renaming;
 
-static int rename_buffer(void *context, const BpIrNode *node) {
+static int rename_binding(void *context, const BpIrNode *node) {
   Renaming *renaming = context;
-  if (node->kind != BP_IR_ALLOCATE)
+  if (node->kind != BP_IR_ALLOCATE && !(renaming->renames && node->kind == BP_IR_LET))
     return 0;
-  const BpIrNode *buffer = node->operands[0];
-  const BpIrNode *copy =
-      bp_ir_buffer(renaming->module, buffer->str_value, buffer->dtype, (int32_t)buffer->int_value,
-                   buffer->operands, buffer->num_operands);
-  return copy ? bp__ir_map_set(&renaming->fresh, buffer, copy) : -1;
+  BpIrModule *module = renaming->lowering->module;
+  const BpIrNode *old = node->operands[0];
+  const BpIrNode *copy = node->kind == BP_IR_LET ? bp_ir_var(module, old->str_value, old->dtype)
+                                                 : bp_ir_buffer(module, old->str_value, old->dtype,
+                                                                (int32_t)old->int_value,
+                                                                old->operands, old->num_operands);
+  if (!copy ||
+      (node->kind == BP_IR_LET && bp__index_set_like(&renaming->lowering->index, copy, old) != 0))
+    return -1;
+  return bp__ir_map_set(&renaming->fresh, old, copy);
 }
 
 static int count_stores(void *context, const BpIrNode *node) {
@@ -29,19 +35,19 @@ static int count_stores(void *context, const BpIrNode *node) {
   return 0;
 }
 
-/* One iteration of a loop, with buffers of its own. */
-static const BpIrNode *iteration(BpIrModule *module, const BpIrNode *loop, int64_t value) {
-  Renaming renaming = {.module = module};
+const BpIrNode *bp__lower_iteration(BpLowering *lowering, const BpIrNode *loop,
+                                    const BpIrNode *value, bool renames) {
+  Renaming renaming = {.lowering = lowering, .renames = renames};
   const BpIrNode *body = NULL;
-  const BpIrNode *constant = bp__ir_int64(module, value);
-  if (constant && bp__ir_visit_once(loop->operands[3], rename_buffer, &renaming) == 0 &&
-      bp__ir_map_set(&renaming.fresh, loop->operands[0], constant) == 0)
-    body = bp__ir_substitute(module, loop->operands[3], &renaming.fresh);
+  if (value && bp__ir_visit_once(loop->operands[3], rename_binding, &renaming) == 0 &&
+      bp__ir_map_set(&renaming.fresh, loop->operands[0], value) == 0)
+    body = bp__ir_substitute(lowering->module, loop->operands[3], &renaming.fresh);
   bp__ir_map_clear(&renaming.fresh);
   return body;
 }
 
-static const BpIrNode *unroll_loop(BpIrModule *module, const BpIrNode *loop) {
+static const BpIrNode *unroll_loop(BpLowering *lowering, const BpIrNode *loop) {
+  BpIrModule *module = lowering->module;
   int64_t extent = loop->operands[2]->int_value, first = 0, stores = 0;
   if (bp__ir_visit_once(loop->operands[3], count_stores, &stores) != 0)
     return NULL;
@@ -53,19 +59,19 @@ static const BpIrNode *unroll_loop(BpIrModule *module, const BpIrNode *loop) {
   if (!parts)
     return NULL;
   for (int64_t i = 0; i < extent; i++)
-    if (!(parts[i] = iteration(module, loop, first + i)))
+    if (!(parts[i] = bp__lower_iteration(lowering, loop, bp__ir_int64(module, first + i), false)))
       return NULL;
   return bp_ir_seq(module, parts, (int32_t)extent);
 }
 
 static const BpIrNode *unroll_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   if (node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_UNROLLED)
-    return unroll_loop(rewriter->module, node);
+    return unroll_loop(rewriter->context, node);
   return node;
 }
 
 const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body) {
-  BpIrRewriter rewriter = {.module = lowering->module, .leave = unroll_node};
+  BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = unroll_node};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
   bp__ir_rewriter_clear(&rewriter);
   return result;
