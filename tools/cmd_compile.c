@@ -217,22 +217,17 @@ static int compile_to(const char *path, const CompileOptions *options) {
 
 /* Whether a file has a name that a dump gives its files, as "0-c-imported.txt", and is in the
  * folder of the dump. */
-static gboolean may_be_dumped(const char *path, const struct stat *dump) {
+static gboolean may_be_dumped(const char *path, const char *dump) {
   g_autofree char *folder = g_path_get_dirname(path), *name = g_path_get_basename(path);
   size_t digits = strspn(name, "0123456789");
-  struct stat status;
-  return digits && name[digits] == '-' && stat(folder, &status) == 0 &&
-         status.st_dev == dump->st_dev && status.st_ino == dump->st_ino;
+  return digits && name[digits] == '-' && command_is_one_file(folder, dump);
 }
 
 /* Checks that a dump replaces none of the files, which are FILE or NAME=FILE. */
 static int check_dump(const char *dir, char *const *files) {
-  struct stat dump;
-  if (!dir || !files || stat(dir, &dump) < 0)
-    return 0;
-  for (; *files; files++) {
+  for (; dir && files && *files; files++) {
     const char *value = strchr(*files, '=');
-    if (may_be_dumped(*files, &dump) || (value && may_be_dumped(value + 1, &dump)))
+    if (may_be_dumped(*files, dir) || (value && may_be_dumped(value + 1, dir)))
       return command_raise_usage("--dump %s may replace a file that the command reads: %s; choose "
                                  "another folder",
                                  dir, *files);

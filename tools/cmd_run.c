@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <backplane/graph/npy.h>
 #include <backplane/object.h>
@@ -346,18 +345,14 @@ static void print_differences(const RunOptions *options, const GPtrArray *output
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-static gboolean is_one_file(const char *path, const char *other) {
-  struct stat a, b;
-  return strcmp(path, other) == 0 || (stat(path, &a) == 0 && stat(other, &b) == 0 &&
-                                      a.st_dev == b.st_dev && a.st_ino == b.st_ino);
-}
-
 /* Whether an earlier output was written to the path: two names may give one file name, and two file
  * names are one file on a file system that ignores case. */
 static gboolean is_written(const GPtrArray *outputs, const Output *output, const char *path) {
-  for (guint i = 0; i < outputs->len && outputs->pdata[i] != output; i++)
-    if (is_one_file(((const Output *)outputs->pdata[i])->path, path))
+  for (guint i = 0; i < outputs->len && outputs->pdata[i] != output; i++) {
+    const char *earlier = ((const Output *)outputs->pdata[i])->path;
+    if (strcmp(earlier, path) == 0 || command_is_one_file(earlier, path))
       return TRUE;
+  }
   return FALSE;
 }
 

@@ -85,6 +85,8 @@ int command_raise_usage(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Checks, before the work, that files can be created in a folder; NULL is ignored. 0 or -1 with an
  * error. */
 int command_check_folder(const char *path);
+/* Whether two paths lead to one existing file or folder. */
+gboolean command_is_one_file(const char *path, const char *other);
 /* Checks that an output does not replace one of the files that the command reads, whatever their
  * names. `option` is for the message: "--output". `files` ends with NULL, and has FILE or
  * NAME=FILE. An output of NULL, and a list of NULL, are ignored. 0 or -1 with an error. */

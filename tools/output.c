@@ -286,9 +286,10 @@ int command_check_folder(const char *path) {
                         g_strerror(errno), is_there ? "" : "; make it first");
 }
 
-static gboolean is_file(const char *path, const struct stat *file) {
-  struct stat status;
-  return stat(path, &status) == 0 && status.st_dev == file->st_dev && status.st_ino == file->st_ino;
+gboolean command_is_one_file(const char *path, const char *other) {
+  struct stat a, b;
+  return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
 }
 
 int command_check_output(const char *option, const char *output, char *const *files) {
@@ -297,7 +298,7 @@ int command_check_output(const char *option, const char *output, char *const *fi
     return 0;
   for (; files && *files; files++) {
     const char *value = strchr(*files, '=');
-    if (is_file(*files, &file) || (value && is_file(value + 1, &file)))
+    if (command_is_one_file(*files, output) || (value && command_is_one_file(value + 1, output)))
       return command_raise_usage("%s %s would replace a file that the command reads: %s", option,
                                  output, *files);
   }

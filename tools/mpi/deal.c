@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <backplane/object.h>
-#include <glib/gstdio.h>
 
 /* The most items that a rank has at once: one that it computes, and one that waits. */
 #define DEALT_AHEAD 2
@@ -88,12 +87,6 @@ static char *output_of(const char *input, const char *folder) {
   return path;
 }
 
-static gboolean is_one_file(const char *a, const char *b) {
-  GStatBuf of_a, of_b;
-  return g_stat(a, &of_a) == 0 && g_stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
-         of_a.st_ino == of_b.st_ino;
-}
-
 /* Checks that results replace neither a file of the model nor a file of another kind. */
 static int check_result(const Dealer *self, const char *output) {
   char *const models[] = {self->options->model, NULL};
@@ -119,7 +112,7 @@ static int list_items(Dealer *self) {
       status = command_raise_usage("the results of %s and %s would both be written to %s; give the "
                                    "files different names",
                                    other->input, item->input, item->output);
-    else if (is_one_file(item->input, item->output))
+    else if (command_is_one_file(item->input, item->output))
       status = command_raise_usage("the results of %s would replace it; choose another folder",
                                    item->input);
     g_hash_table_insert(outputs, item->output, item);
