@@ -128,6 +128,13 @@ static int64_t count_streams(const BpLowering *lowering, const BpIrNode *loop) {
 
 /* ---- Jamming ----------------------------------------------------------------------------- */
 
+/* Copies of an iteration, which become one. */
+typedef struct Jam {
+  BpIrModule *module;
+  const BpIrNode *loop; /* the parallel loop */
+  int64_t count;        /* of the copies */
+} Jam;
+
 /* Whether the copies are the same construct: loops over the same values, sequences of equal
  * length. */
 static bool are_alike(const BpIrNode *const *copies, int64_t count) {
@@ -143,89 +150,106 @@ static bool are_alike(const BpIrNode *const *copies, int64_t count) {
   return true;
 }
 
-static const BpIrNode *merge(BpIrModule *module, const BpIrNode *const *copies, int64_t count);
+static const BpIrNode *merge(const Jam *jam, const BpIrNode *const *copies);
 
 /* Merges operand `operand` of the copies. */
-static const BpIrNode *merge_operand(BpIrModule *module, const BpIrNode *const *copies,
-                                     int64_t count, int32_t operand) {
+static const BpIrNode *merge_operand(const Jam *jam, const BpIrNode *const *copies,
+                                     int32_t operand) {
   const BpIrNode *parts[MAX_STREAMS];
-  for (int64_t i = 0; i < count; i++)
+  for (int64_t i = 0; i < jam->count; i++)
     parts[i] = copies[i]->operands[operand];
-  return merge(module, parts, count);
+  return merge(jam, parts);
 }
 
-static bool are_prefetches(const BpIrNode *const *copies, int64_t count, int32_t place) {
-  for (int64_t i = 0; i < count; i++)
+static bool are_prefetches(const Jam *jam, const BpIrNode *const *copies, int32_t place) {
+  for (int64_t i = 0; i < jam->count; i++)
     if (!is_prefetch(copies[i]->operands[place]))
       return false;
   return true;
 }
 
-static const BpIrNode *merge_sequence(BpIrModule *module, const BpIrNode *const *copies,
-                                      int64_t count) {
+/* Whether a prefetch loads elements that are read one by one into wider vectors. */
+static bool loads_narrow(const BpIrNode *prefetch) {
+  const BpIrNode *address = prefetch->operands[0]->operands[0];
+  return address->kind == BP_IR_ADDRESS && address->operands[0]->dtype.bits < 32;
+}
+
+/* Merges prefetches, each for one stream. Several streams keep the memory busy, and processors
+ * recognise them, unless each line takes so much work that few of them are in sight: then each
+ * iteration of the jammed loop prefetches what the next one reads. */
+static const BpIrNode *merge_prefetches(const Jam *jam, const BpIrNode *const *copies,
+                                        int32_t place) {
+  const BpIrNode *parts[MAX_STREAMS], *var = jam->loop->operands[0];
+  const BpIrNode *next = bp_ir_binary(jam->module, BP_IR_ADD, var, bp__ir_int64(jam->module, 1));
   int32_t num_parts = 0;
-  const BpIrNode **parts =
-      bp__ir_alloc(module, (size_t)(copies[0]->num_operands + 1) * sizeof *parts);
-  for (int32_t k = 0; parts && k < copies[0]->num_operands; k++) {
-    /* Prefetches are for one stream: several keep the memory busy, and processors recognise them.
-     */
-    if (are_prefetches(copies, count, k))
-      continue;
-    if (!(parts[num_parts++] = merge_operand(module, copies, count, k)))
+  for (int64_t i = 0; i < jam->count && next; i++) {
+    const BpIrNode *prefetch = copies[i]->operands[place];
+    if (loads_narrow(prefetch) &&
+        !(parts[num_parts++] = bp__ir_substitute_one(jam->module, prefetch, var, next)))
       return NULL;
   }
-  return parts ? bp_ir_seq(module, parts, num_parts) : NULL;
+  return next ? bp_ir_seq(jam->module, parts, num_parts) : NULL;
+}
+
+static const BpIrNode *merge_sequence(const Jam *jam, const BpIrNode *const *copies) {
+  int32_t count = copies[0]->num_operands;
+  const BpIrNode **parts = bp__ir_alloc(jam->module, (size_t)(count + 1) * sizeof *parts);
+  for (int32_t k = 0; parts && k < count; k++)
+    if (!(parts[k] = are_prefetches(jam, copies, k) ? merge_prefetches(jam, copies, k)
+                                                    : merge_operand(jam, copies, k)))
+      return NULL;
+  return parts ? bp_ir_seq(jam->module, parts, count) : NULL;
 }
 
 /* Puts the names or allocations of all copies around their merged bodies. */
-static const BpIrNode *merge_bindings(BpIrModule *module, const BpIrNode *const *copies,
-                                      int64_t count) {
+static const BpIrNode *merge_bindings(const Jam *jam, const BpIrNode *const *copies) {
   int32_t body = copies[0]->num_operands - 1;
-  const BpIrNode *merged = merge_operand(module, copies, count, body);
-  for (int64_t i = count - 1; i >= 0 && merged; i--) {
+  const BpIrNode *merged = merge_operand(jam, copies, body);
+  for (int64_t i = jam->count - 1; i >= 0 && merged; i--) {
     const BpIrNode *operands[3] = {copies[i]->operands[0], copies[i]->operands[1]};
     operands[body] = merged;
-    merged = bp__ir_with_operands(module, copies[i], operands);
+    merged = bp__ir_with_operands(jam->module, copies[i], operands);
   }
   return merged;
 }
 
 /* Merges copies of a statement: the statements inside alternate. Iterations of a parallel loop do
  * not depend on each other, so any order is right. */
-static const BpIrNode *merge(BpIrModule *module, const BpIrNode *const *copies, int64_t count) {
+static const BpIrNode *merge(const Jam *jam, const BpIrNode *const *copies) {
   const BpIrNode *first = copies[0];
-  if (!are_alike(copies, count))
-    return bp_ir_seq(module, copies, (int32_t)count);
+  if (!are_alike(copies, jam->count))
+    return bp_ir_seq(jam->module, copies, (int32_t)jam->count);
   switch (first->kind) {
   case BP_IR_SEQ:
-    return merge_sequence(module, copies, count);
+    return merge_sequence(jam, copies);
   case BP_IR_LET:
   case BP_IR_ALLOCATE:
-    return merge_bindings(module, copies, count);
+    return merge_bindings(jam, copies);
   case BP_IR_FOR: {
-    const BpIrNode *body = merge_operand(module, copies, count, 3);
-    return body ? bp_ir_for(module, first->operands[0], first->operands[1], first->operands[2],
+    const BpIrNode *body = merge_operand(jam, copies, 3);
+    return body ? bp_ir_for(jam->module, first->operands[0], first->operands[1], first->operands[2],
                             (int32_t)first->int_value, first->str_value, body)
                 : NULL;
   }
   default:
-    return bp_ir_seq(module, copies, (int32_t)count);
+    return bp_ir_seq(jam->module, copies, (int32_t)jam->count);
   }
 }
 
-static const BpIrNode *jam(BpLowering *lowering, const BpIrNode *loop, int64_t count) {
-  BpIrModule *module = lowering->module;
+static const BpIrNode *jam_loop(BpLowering *lowering, const BpIrNode *loop, int64_t count) {
+  Jam jam = {lowering->module, loop, count};
   const BpIrNode *var = loop->operands[0], *copies[MAX_STREAMS];
-  const BpIrNode *streams = bp__ir_int64(module, count);
-  const BpIrNode *first = streams ? bp_ir_binary(module, BP_IR_MUL, var, streams) : NULL;
+  const BpIrNode *streams = bp__ir_int64(jam.module, count);
+  const BpIrNode *first = streams ? bp_ir_binary(jam.module, BP_IR_MUL, var, streams) : NULL;
   for (int64_t i = 0; i < count; i++)
-    if (!first || !(copies[i] = bp__lower_iteration(
-                        lowering, loop,
-                        bp_ir_binary(module, BP_IR_ADD, first, bp__ir_int64(module, i)), true)))
+    if (!first ||
+        !(copies[i] = bp__lower_iteration(
+              lowering, loop,
+              bp_ir_binary(jam.module, BP_IR_ADD, first, bp__ir_int64(jam.module, i)), true)))
       return NULL;
-  const BpIrNode *extent = bp_ir_binary(module, BP_IR_DIV, loop->operands[2], streams);
-  const BpIrNode *body = merge(module, copies, count);
-  return extent && body ? bp_ir_for(module, var, loop->operands[1], extent, BP_IR_FOR_PARALLEL,
+  const BpIrNode *extent = bp_ir_binary(jam.module, BP_IR_DIV, loop->operands[2], streams);
+  const BpIrNode *body = merge(&jam, copies);
+  return extent && body ? bp_ir_for(jam.module, var, loop->operands[1], extent, BP_IR_FOR_PARALLEL,
                                     loop->str_value, body)
                         : NULL;
 }
@@ -235,7 +259,7 @@ static const BpIrNode *jam_node(BpIrRewriter *rewriter, const BpIrNode *node) {
       !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
     return node;
   int64_t count = count_streams(rewriter->context, node);
-  return count < 0 ? NULL : count > 1 ? jam(rewriter->context, node, count) : node;
+  return count < 0 ? NULL : count > 1 ? jam_loop(rewriter->context, node, count) : node;
 }
 
 const BpIrNode *bp__lower_jam(BpLowering *lowering, const BpIrNode *body) {

@@ -29,8 +29,8 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   const BpIrNode *k = bp_te_reduce_axis(te, "k", TERMS), *panel = te_int(te, PANEL);
   const BpIrNode *b[] = {te_op(te, BP_IR_FLOORDIV, axes[1], panel), k,
                          te_op(te, BP_IR_FLOORMOD, axes[1], panel)};
-  const BpIrNode *product =
-      te_op(te, BP_IR_MUL, te_read2(te, in->a, axes[0], k), bp_te_read(te, in->b, b));
+  const BpIrNode *weight = bp_ir_cast(bp_te_ir(te), te_f32, bp_te_read(te, in->b, b));
+  const BpIrNode *product = te_op(te, BP_IR_MUL, te_read2(te, in->a, axes[0], k), weight);
   return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
 }
 
@@ -46,15 +46,17 @@ static void keep_text(void *context, const char *pass, const char *text) {
     dumped->text = g_strdup(text);
 }
 
-/* Returns the scheduled product of `num_rows` rows and `panels` panels, after a pass. */
-static char *scheduled_product(int64_t num_rows, int64_t panels, const char *pass) {
+/* Returns the scheduled product of `num_rows` rows and `panels` panels of type `type`, after a
+ * pass. */
+static char *scheduled_product_of(int64_t num_rows, int64_t panels, BpDataType type,
+                                  const char *pass) {
   const int64_t rows[] = {num_rows, TERMS}, packed[] = {panels, TERMS, PANEL};
   const int64_t shape[] = {num_rows, panels * PANEL};
   BpTe *te = bp_te_create();
   BpTarget *target = bp_target_parse(TARGET);
   BpIrModule *module = bp_ir_module_create();
   Operands in = {bp_te_placeholder(te, "a", te_f32, rows, 2),
-                 bp_te_placeholder(te, "b", te_f32, packed, 3)};
+                 bp_te_placeholder(te, "b", type, packed, 3)};
   BpTeTensor *args[] = {in.a, in.b, bp_te_compute(te, "y", shape, 2, product_body, &in)};
   Dumped dumped = {pass, NULL};
   BpLowerOptions options = {
@@ -67,6 +69,10 @@ static char *scheduled_product(int64_t num_rows, int64_t panels, const char *pas
   bp_object_release(module);
   bp_object_release(target);
   return dumped.text;
+}
+
+static char *scheduled_product(int64_t num_rows, int64_t panels, const char *pass) {
+  return scheduled_product_of(num_rows, panels, te_f32, pass);
 }
 
 /* Returns the largest number of iterations of nested loops. Each line is indented more than the
@@ -133,6 +139,23 @@ static void test_one_row_reads_panels_side_by_side(void) {
   }
 }
 
+/* A line of narrow elements takes so much work that a processor sees few lines ahead: each stream
+ * prefetches what the next iteration reads, four panels later. */
+static void test_narrow_streams_prefetch_the_next_iteration(void) {
+  static const BpDataType types[] = {{BP_DTYPE_UINT, 8, 1}, {BP_DTYPE_FLOAT, 16, 1}};
+  for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
+    char *text = scheduled_product_of(1, 256, types[i], "tidy");
+    char **loop = g_strsplit(strstr(text, "(for ") + strlen("(for "), ":", 2);
+    char *next = g_strdup_printf("(add %s 1)", loop[0]);
+    int prefetches = count_of(text, "\"prefetch\"");
+    if (count_of(text, "(allocate ") != 4 || prefetches < 4 || count_of(text, next) != prefetches)
+      g_error("%d bits:\n%s", types[i].bits, text);
+    g_free(next);
+    g_strfreev(loop);
+    g_free(text);
+  }
+}
+
 /* The sum that element `at` of a product is. */
 static float expected_element(const float *a, const float *b, int64_t at, int64_t columns) {
   int64_t row = at / columns, column = at % columns;
@@ -194,6 +217,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/te/shares/one-row-reads-panels-side-by-side",
                   test_one_row_reads_panels_side_by_side);
+  g_test_add_func("/te/shares/narrow-streams-prefetch-the-next-iteration",
+                  test_narrow_streams_prefetch_the_next_iteration);
   g_test_add_func("/te/shares/jammed-products-are-right", test_jammed_products_are_right);
   g_test_add_func("/te/shares/many-rows-read-one-panel", test_many_rows_read_one_panel);
   g_test_add_func("/te/shares/blocks-are-equal", test_blocks_are_equal);
