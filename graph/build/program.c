@@ -1135,6 +1135,7 @@ static const struct {
     [BP_SEQUENCE_LENGTH] = {"vm.builtin.sequence_length", true, false, 1, {0}},
     [BP_SEQUENCE_CONCAT] = {"vm.builtin.sequence_concat", true, true, 1, {"axis", "new_axis"}},
     [BP_SEQUENCE_SPLIT] = {"vm.builtin.sequence_split", true, true, 2, {"axis", "keepdims"}},
+    [BP_SEQUENCE_FAIL] = {"vm.builtin.fail", false, false, 0, {0}},
 };
 
 static void call_sequence(Program *program, const BpGroup *group) {
@@ -1151,6 +1152,8 @@ static void call_sequence(Program *program, const BpGroup *group) {
     put(args, number(bp__node_int(node, sequence_calls[index].attrs[i], 0)));
   if (sequence_calls[index].takes_context)
     put(args, context_constant(program, "node", node->name));
+  if (index == BP_SEQUENCE_FAIL)
+    put(args, text_constant(program, bp__node_str(node, "error", "")));
   call(program, new_register(program, node->outputs[0]), sequence_calls[index].function, args);
   g_array_free(args, TRUE);
 }

@@ -113,27 +113,31 @@ static const BpGraphNode *name_node(Named *named, const OnnxNode *node, const ch
   return &named->node;
 }
 
+/* Lists an output of a body. A sequence becomes open. */
+static int list_output(Scope *inner, const char *output, const OnnxNode *node, const char *name,
+                       const Body *body, BpList *outputs) {
+  Named named;
+  if (!bp__onnx_check_name(output, "an output of a body"))
+    return -1;
+  BpGraphValue *value = bp__scope_find(inner, output);
+  if (!value)
+    return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): its body does not give '%s'", name,
+                          node->op_type, output);
+  if (value->sequence && body)
+    value = bp__sequence_open(body->graph, name_node(&named, node, name), value);
+  return value ? bp__list_push(outputs, value) : -1;
+}
+
 /* Adds the nodes of a subgraph whose inputs are already named, and lists the subgraph's outputs.
  * Nodes inside a body produce open sequences. */
 static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node, const char *name,
                         const Body *body, BpList *outputs) {
-  Named named;
   if (bp__scope_check_operators(inner) || bp__scope_add_initializers(inner, onnx) ||
-      bp__scope_add_nodes(inner) || bp__scope_check_declared(inner, onnx))
+      bp__scope_add_nodes(inner))
     return -1;
-  for (size_t i = 0; i < onnx->n_output; i++) {
-    const char *output = bp__onnx_check_name(onnx->output[i]->name, "an output of a body");
-    BpGraphValue *value = output ? bp__scope_find(inner, output) : NULL;
-    if (!output)
+  for (size_t i = 0; i < onnx->n_output; i++)
+    if (list_output(inner, onnx->output[i]->name, node, name, body, outputs))
       return -1;
-    if (!value)
-      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): its body does not give '%s'", name,
-                            node->op_type, output);
-    if (value->sequence && body)
-      value = bp__sequence_open(body->graph, name_node(&named, node, name), value);
-    if (!value || bp__list_push(outputs, value))
-      return -1;
-  }
   return 0;
 }
 
@@ -161,6 +165,7 @@ int bp__scope_add_subgraph(Scope *scope, const OnnxNode *node, const char *name,
   inner.outer = scope;
   inner.nodes = onnx->node;
   inner.num_nodes = onnx->n_node;
+  inner.onnx = onnx;
   if (bp__scope_create_names(&inner, onnx->n_initializer + onnx->n_input))
     return -1;
   if (body) {
@@ -377,8 +382,8 @@ static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, i
 
 /* Replaces a branch by one that fails. The new branch's outputs have the types of the other
  * branch's outputs. */
-static int make_failing(const Scope *scope, const Failing *failing, Body *body, const Body *other,
-                        int32_t count) {
+static int make_failing(const Scope *scope, const BpGraphNode *named, const char *error, Body *body,
+                        const Body *other, int32_t count) {
   BpGraph *graph = scope->import->graph;
   const BpList *outputs = &other->graph->outputs;
   clear_body(body);
@@ -387,73 +392,180 @@ static int make_failing(const Scope *scope, const Failing *failing, Body *body, 
   for (size_t i = 0; i < outputs->size; i++) {
     const BpGraphValue *like = outputs->items[i];
     const BpGraphSequence type = outer_type(graph, like, count);
-    BpGraphValue *value = bp__sequence_fail(body->graph, failing, &type, like->sequence != NULL);
+    BpGraphValue *value =
+        bp__sequence_fail(body->graph, named, error, &type, like->sequence != NULL);
     if (!value || bp__list_push(&body->graph->outputs, value))
       return -1;
   }
   return 0;
 }
 
-/* Imports both branches. A branch that fails in each run may be one that no run takes, for example
- * behind an OptionalHasElement: the run that takes the branch fails. */
-static int add_bodies(Scope *scope, const OnnxNode *node, const char *name, Body *bodies,
-                      int32_t count) {
-  Failing failing = {0};
+/* An If whose condition depends on the data. */
+typedef struct Branching {
+  Scope *scope;
+  const OnnxNode *node;
+  const char *name;
+  BpGraphValue *condition;
+  int32_t count;  /* of the expressions of extents before it */
+  bool has_rest;  /* whether the branches contain the rest of the scope's nodes */
+  BpList results; /* names of the outputs */
+  Body bodies[2];
+} Branching;
+
+/* Lists the names that a scope has to give, and that it does not know yet. */
+static int list_results(Branching *b) {
+  const OnnxGraph *onnx = b->scope->onnx;
+  const OnnxFunction *function = b->scope->function;
+  size_t count = onnx ? onnx->n_output : function ? function->n_output : 0;
+  b->results.size = 0;
+  for (size_t i = 0; i < count; i++) {
+    const char *name = onnx ? onnx->output[i]->name : function->output[i];
+    bool is_known = is_empty(name) || bp__scope_find(b->scope, name);
+    for (size_t k = 0; k < b->results.size && !is_known; k++)
+      is_known = !strcmp(b->results.items[k], name);
+    if (!is_known && bp__list_push(&b->results, (char *)(uintptr_t)name))
+      return -1;
+  }
+  return 0;
+}
+
+/* Adds the rest of the scope's nodes to a branch, behind its own nodes, which give `values`. */
+static int add_rest(const Branching *b, Body *body, const BpList *values) {
+  Scope *scope = b->scope, rest;
+  BpGraph *before = scope->import->graph;
+  if (bp__scope_enter(scope, b->name, &rest))
+    return -1;
+  rest.path = scope->path;
+  rest.outer = scope;
+  rest.body = body;
+  rest.nodes = scope->rest;
+  rest.num_nodes = scope->num_rest;
+  rest.onnx = scope->onnx;
+  rest.function = scope->function;
+  if (bp__scope_create_names(&rest, b->node->n_output))
+    return -1;
+  scope->import->graph = body->graph;
+  int status =
+      add_values(&rest, b->node, (BpGraphValue **)values->items) || bp__scope_add_nodes(&rest) ? -1
+                                                                                               : 0;
+  for (size_t i = 0; i < b->results.size && !status; i++)
+    status = list_output(&rest, b->results.items[i], b->node, b->name, body, &body->graph->outputs);
+  scope->import->graph = before;
+  hdestroy_r(&rest.values);
+  return status;
+}
+
+static int add_body(Branching *b, int32_t index) {
+  Body *body = &b->bodies[index];
+  BpList values = {0}, *outputs = b->has_rest ? &values : &body->graph->outputs;
+  int status = add_branch(b->scope, b->node, b->name, index == 0, body, outputs);
+  if (!status && b->has_rest)
+    status = add_rest(b, body, &values);
+  bp__list_free(&values);
+  return status;
+}
+
+/* Imports both branches. One of them may contain nodes that fail in each run, because no run takes
+ * it, for example behind an OptionalHasElement: the run that takes the branch fails. */
+static int add_bodies(Branching *b) {
+  Import *import = b->scope->import;
+  const char *failing = NULL;
   int32_t failed = -1;
-  for (int32_t b = 0; b < 2; b++) {
-    scope->import->failing = (Failing){0};
-    if (!add_branch(scope, node, name, b == 0, &bodies[b], &bodies[b].graph->outputs))
+  Named named;
+  for (int32_t i = 0; i < 2; i++) {
+    import->failing = NULL;
+    if (begin_body(b->scope, &b->bodies[i]))
+      return -1;
+    if (!add_body(b, i))
       continue;
-    if (!scope->import->failing.name || failed >= 0)
+    if (!import->failing || failed >= 0)
       return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
                                   "both of its branches have to work",
-                                  name);
-    failing = scope->import->failing;
-    failed = b;
+                                  b->name);
+    failing = import->failing;
+    failed = i;
     bp_error_clear();
   }
-  scope->import->failing = (Failing){0};
+  import->failing = NULL;
   return failed < 0 ? 0
-                    : make_failing(scope, &failing, &bodies[failed], &bodies[1 - failed], count);
+                    : make_failing(b->scope, name_node(&named, b->node, b->name), failing,
+                                   &b->bodies[failed], &b->bodies[1 - failed], b->count);
 }
 
-static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, Body *bodies,
-                         BpList *inputs, BpGraphNode **result) {
-  BpGraph *graph = scope->import->graph;
-  int32_t count = bp__extents_count(&graph->extents), num_outputs = (int32_t)node->n_output;
-  Named named;
-  if (add_bodies(scope, node, name, bodies, count))
-    return -1;
-  if (open_optionals(name_node(&named, node, name), bodies))
-    return -1;
-  forget_unused(&bodies[0]);
-  forget_unused(&bodies[1]);
-  BpGraphNode *branch =
-      make_control(graph, &bp__op_branch, name, inputs, bodies, 2, num_outputs, NULL, 0);
-  for (int32_t i = 0; branch && i < num_outputs; i++)
-    if (set_branch_output(graph, branch, i, count))
+static void clear_bodies(Branching *b) {
+  for (int32_t i = 0; i < 2; i++) {
+    if (b->bodies[i].known)
+      clear_body(&b->bodies[i]);
+    b->bodies[i] = (Body){0};
+  }
+}
+
+/* Whether an output is a tensor with another number of dimensions in each branch. */
+static bool differ_in_rank(const Branching *b) {
+  const BpList *thens = &b->bodies[0].graph->outputs, *others = &b->bodies[1].graph->outputs;
+  for (size_t i = 0; i < thens->size; i++) {
+    const BpGraphValue *then = thens->items[i], *otherwise = others->items[i];
+    if (!then->sequence && !otherwise->sequence && then->ndim != otherwise->ndim)
+      return true;
+  }
+  return false;
+}
+
+/* Imports both branches. Each node is computed for one number of dimensions, so if that of an
+ * output depends on the branch, the nodes behind the If move into both branches. */
+static int import_branches(Branching *b) {
+  for (size_t i = 0; i < b->node->n_output; i++)
+    if (bp__list_push(&b->results, b->node->output[i]))
       return -1;
-  if (branch)
-    keep_measured(graph, branch, count);
-  *result = branch;
-  return branch ? 0 : -1;
+  if (add_bodies(b))
+    return -1;
+  if (!differ_in_rank(b) || b->scope->num_rest == 0)
+    return 0;
+  clear_bodies(b);
+  b->has_rest = true;
+  return list_results(b) || add_bodies(b) ? -1 : 0;
 }
 
-/* Makes a node with both branches, for a condition that depends on the data. */
-static int add_branches(Scope *scope, const OnnxNode *node, const char *name,
-                        BpGraphValue *condition, BpList *outputs) {
-  Body bodies[2] = {{0}};
+/* Makes the node of both branches. */
+static BpGraphNode *join_branches(Branching *b) {
+  BpGraph *graph = b->scope->import->graph;
+  int32_t num_outputs = (int32_t)b->results.size;
   BpList inputs = {0};
   BpGraphNode *branch = NULL;
-  int status = bp__list_push(&inputs, condition) | begin_body(scope, &bodies[0]) |
-               begin_body(scope, &bodies[1]);
-  if (!status)
-    status = fill_branches(scope, node, name, bodies, &inputs, &branch);
-  for (int32_t i = 0; !status && i < branch->num_outputs; i++)
-    status = bp__list_push(outputs, branch->outputs[i]);
-  clear_body(&bodies[0]);
-  clear_body(&bodies[1]);
+  Named named;
+  if (!open_optionals(name_node(&named, b->node, b->name), b->bodies)) {
+    forget_unused(&b->bodies[0]);
+    forget_unused(&b->bodies[1]);
+    if (!bp__list_push(&inputs, b->condition))
+      branch =
+          make_control(graph, &bp__op_branch, b->name, &inputs, b->bodies, 2, num_outputs, NULL, 0);
+  }
   bp__list_free(&inputs);
+  for (int32_t i = 0; branch && i < num_outputs; i++)
+    if (set_branch_output(graph, branch, i, b->count))
+      return NULL;
+  if (branch)
+    keep_measured(graph, branch, b->count);
+  return branch;
+}
+
+/* Adds a node with both branches, for a condition that depends on the data. Returns 1 if they
+ * contain the rest of the scope's nodes, too. */
+static int add_branches(Scope *scope, const OnnxNode *node, const char *name,
+                        BpGraphValue *condition) {
+  Branching b = {.scope = scope,
+                 .node = node,
+                 .name = name,
+                 .condition = condition,
+                 .count = bp__extents_count(&scope->import->graph->extents)};
+  BpGraphNode *branch = import_branches(&b) ? NULL : join_branches(&b);
+  int status = branch ? b.has_rest : -1;
+  for (size_t i = 0; status >= 0 && i < b.results.size; i++)
+    if (!is_empty(b.results.items[i]) &&
+        bp__scope_add(scope, b.results.items[i], branch->outputs[i]))
+      status = -1;
+  clear_bodies(&b);
+  bp__list_free(&b.results);
   return status;
 }
 
@@ -467,10 +579,10 @@ static int add_if(Scope *scope, const OnnxNode *node, const char *name) {
       bp__value_num_elements(condition) != 1)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "node '%s' (If): its condition is no bool of one element", name);
+  if (!condition->data && bp__graph_can_control(scope->import->graph))
+    return add_branches(scope, node, name, condition);
   if (condition->data)
     status = add_branch(scope, node, name, bp__value_get_int(condition, 0) != 0, NULL, &outputs);
-  else if (bp__graph_can_control(scope->import->graph))
-    status = add_branches(scope, node, name, condition, &outputs);
   else
     status = add_both(scope, node, name, condition, &outputs, &others);
   if (!status)
@@ -771,7 +883,7 @@ static BpGraphNode *add_looping(Looping *l) {
   }
   BpGraphNode *node = l->shapes && l->types ? make_loop(l, &body, &inputs) : NULL;
   if (!node) /* a node of the body runs in each iteration, of which there may be none */
-    l->scope->import->failing = (Failing){0};
+    l->scope->import->failing = NULL;
   if (body.known)
     clear_body(&body);
   bp__list_free(&inputs);

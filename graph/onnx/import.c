@@ -578,9 +578,24 @@ static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *na
   return read_attributes(scope, from, node, attrs) ? NULL : node;
 }
 
+int bp__scope_note_failing(const Scope *scope) {
+  Import *import = scope->import;
+  import->failing = bp__arena_printf(&import->graph->arena, "%s", bp_error_message());
+  return -1;
+}
+
+/* Returns -1 for an operator that does not work on its inputs, whose shapes a run may never
+ * have. */
+static int note_unfit(const Scope *scope) {
+  return bp_error_is(BP_ERROR_FORMAT) || bp_error_is(BP_ERROR_NOT_IMPLEMENTED)
+             ? bp__scope_note_failing(scope)
+             : -1;
+}
+
 /* Appends the nodes that compute a node of the model and, if sources are kept, keeps the node as
  * the model has it. */
-static int append_op(BpGraph *graph, BpGraphNode *node) {
+static int append_op(const Scope *scope, BpGraphNode *node) {
+  BpGraph *graph = scope->import->graph;
   size_t first = graph->nodes.size;
   BpGraphNode *source = NULL;
   if (graph->has_sources) {
@@ -591,7 +606,7 @@ static int append_op(BpGraph *graph, BpGraphNode *node) {
     source->version = node->version;
   }
   if (bp__op_append(graph, node))
-    return -1;
+    return note_unfit(scope);
   if (source) {
     source->num_outputs = node->num_outputs;
     source->outputs = node->outputs;
@@ -604,7 +619,7 @@ static int append_op(BpGraph *graph, BpGraphNode *node) {
 static int add_op(Scope *scope, size_t index, const char *name) {
   const OnnxNode *from = scope->nodes[index];
   BpGraphNode *node = make_node(scope, from, name);
-  if (!node || append_op(scope->import->graph, node))
+  if (!node || append_op(scope, node))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {
     if (is_empty(from->output[i]))
@@ -722,6 +737,7 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
     return -1;
   inner.nodes = function->node;
   inner.num_nodes = function->n_node;
+  inner.function = function;
   if (bp__scope_create_names(&inner, function->n_input))
     return -1;
   status = add_body(scope, call, name, function, &inner);
@@ -755,14 +771,6 @@ static int add_node(Scope *scope, size_t index) {
                                     : add_op(scope, index, name);
 }
 
-int bp__scope_add_nodes(Scope *scope) {
-  bp__scope_sort(scope);
-  for (size_t i = 0; i < scope->num_nodes; i++)
-    if (add_node(scope, i))
-      return -1;
-  return 0;
-}
-
 static int check_output(Scope *scope, size_t index, const OnnxValueInfo *info) {
   const BpGraphValue *value = bp__scope_find(scope, info->name);
   if (!value || !bp__onnx_check_type(info, value, "its output"))
@@ -771,8 +779,9 @@ static int check_output(Scope *scope, size_t index, const OnnxValueInfo *info) {
   return name ? bp_error_add_context("node '%s' (%s)", name, scope->nodes[index]->op_type) : -1;
 }
 
-int bp__scope_check_declared(Scope *scope, const OnnxGraph *onnx) {
-  GHashTable *declared = bp__onnx_declared(onnx);
+/* Checks the types that the graph declares for the outputs of the scope's nodes. */
+static int check_declared(Scope *scope) {
+  GHashTable *declared = bp__onnx_declared(scope->onnx);
   int status = 0;
   for (size_t i = 0; i < scope->num_nodes && !status; i++)
     for (size_t k = 0; k < scope->nodes[i]->n_output && !status; k++) {
@@ -782,6 +791,17 @@ int bp__scope_check_declared(Scope *scope, const OnnxGraph *onnx) {
     }
   g_hash_table_destroy(declared);
   return status;
+}
+
+int bp__scope_add_nodes(Scope *scope) {
+  int added = 0;
+  bp__scope_sort(scope);
+  for (size_t i = 0; i < scope->num_nodes && !added; i++) {
+    scope->rest = scope->nodes + i + 1;
+    scope->num_rest = scope->num_nodes - i - 1;
+    added = add_node(scope, i);
+  }
+  return added < 0 ? -1 : scope->onnx ? check_declared(scope) : 0;
 }
 
 static int add_outputs(Scope *scope) {
@@ -821,6 +841,7 @@ static int open_scope(Import *import, Scope *scope) {
                    .path = "",
                    .nodes = model->graph->node,
                    .num_nodes = model->graph->n_node,
+                   .onnx = model->graph,
                    .version = BP_OP_NEWEST_VERSION};
   return add_functions(import) ||
                  read_version(model->opset_import, model->n_opset_import, &scope->version)
@@ -834,10 +855,9 @@ static int import_model(Import *import) {
   if (open_scope(import, &scope) || bp__scope_check_operators(&scope) ||
       bp__scope_create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
     return -1;
-  int status = add_inputs(&scope) ? -1
-               : bp__scope_add_nodes(&scope)
-                   ? suggest_shapes(import)
-                   : bp__scope_check_declared(&scope, import->onnx) || add_outputs(&scope);
+  int status = add_inputs(&scope)            ? -1
+               : bp__scope_add_nodes(&scope) ? suggest_shapes(import)
+                                             : add_outputs(&scope);
   hdestroy_r(&scope.values);
   return status;
 }
@@ -905,8 +925,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
   int has_values =
       is_open && !bp__scope_check_operators(&scope) &&
       !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer);
-  if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope) ||
-                      bp__scope_check_declared(&scope, import.onnx))) {
+  if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope))) {
     *why = g_strdup(bp_error_message());
     bp_error_clear();
   }

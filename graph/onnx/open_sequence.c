@@ -231,23 +231,14 @@ BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGra
 
 /* ---- Failing ----------------------------------------------------------------------------- */
 
-static BpGraphValue *make_empty(BpGraph *graph, const BpGraphNode *named,
-                                const BpGraphSequence *type) {
-  return give_sequence(graph, add_node(graph, named, BP_SEQUENCE_CONSTRUCT, NULL, 0, NULL, 0),
-                       type);
-}
-
-/* Takes a tensor out of an empty sequence or optional. */
-BpGraphValue *bp__sequence_fail(BpGraph *graph, const Failing *failing, const BpGraphSequence *type,
-                                bool is_sequence) {
-  const BpGraphNode named = {.name = failing->name};
-  const BpGraphSequence number = {.is_open = true, .dtype = BP__INT64};
-  BpGraphValue *empty = make_empty(graph, &named, is_sequence ? &number : type), *first = NULL;
-  if (!failing->is_optional &&
-      !(first = bp__graph_constant(graph, failing->name, BP__INT64, NULL, 0, NULL)))
-    return NULL;
-  BpGraphValue *value = empty ? bp__sequence_at(graph, &named, empty, first) : NULL;
+BpGraphValue *bp__sequence_fail(BpGraph *graph, const BpGraphNode *named, const char *error,
+                                const BpGraphSequence *type, bool is_sequence) {
+  const BpGraphAttr attr = {.name = "error", .type = BP_GRAPH_ATTR_STRING, .str = error};
+  BpGraphNode *node = add_node(graph, named, BP_SEQUENCE_FAIL, NULL, 0, &attr, 1);
+  BpGraphValue *value = is_sequence
+                            ? give_sequence(graph, node, type)
+                            : give_tensor(graph, node, type->dtype, type->shape, type->ndim);
   if (value)
-    value->producer->is_kept = 1;
-  return value && is_sequence ? make_empty(graph, &named, type) : value;
+    node->is_kept = 1;
+  return value;
 }

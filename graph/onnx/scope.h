@@ -9,12 +9,6 @@
 
 #include "graph/onnx/import.h"
 
-/* A node that fails in each run that executes it. */
-typedef struct Failing {
-  const char *name; /* NULL: none */
-  bool is_optional; /* an optional's value is read instead of a tensor */
-} Failing;
-
 typedef struct Import {
   BpGraph *graph; /* graph to which nodes are added: the model's, or a body */
   const OnnxModel *model;
@@ -23,7 +17,7 @@ typedef struct Import {
   int32_t num_shapes;
   struct hsearch_data functions; /* OnnxFunction by domain, name and overload */
   GHashTable *branches;          /* OnnxGraph by the bytes of a subgraph */
-  Failing failing;               /* the node that raised the error, if it fails in each run */
+  const char *failing;           /* the error, if each run of its node fails; else NULL */
 } Import;
 
 /* A body during its import, and the values of the surrounding graph that it reads. */
@@ -45,6 +39,10 @@ typedef struct Scope {
   const char *path;          /* prefix of the names of nodes in errors */
   OnnxNode **nodes;
   size_t num_nodes;
+  const OnnxGraph *onnx; /* the graph or function whose nodes they are; NULL: one node */
+  const OnnxFunction *function;
+  OnnxNode **rest; /* the nodes behind the one that is being added */
+  size_t num_rest;
   const OnnxAttribute **actuals; /* attributes of the called function, by their names */
   size_t num_actuals;
   int32_t version; /* version of the default operator set */
@@ -67,6 +65,9 @@ int bp__scope_enter(const Scope *scope, const char *name, Scope *inner);
  * frees it. */
 int bp__scope_create_names(Scope *scope, size_t count);
 int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value);
+/* Keeps the text of the error that is raised, because each run that executes the node fails.
+ * Returns -1. */
+int bp__scope_note_failing(const Scope *scope);
 /* Adds a name with its value; fails with -1 for a NULL value, whose maker raised the error. */
 int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value);
 /* The value of a name, or NULL. */
@@ -80,10 +81,8 @@ int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
 int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx);
 /* Names every operator of the scope that the table lacks in one error. */
 int bp__scope_check_operators(const Scope *scope);
+/* Adds the nodes, and checks the types that the graph declares for their outputs. */
 int bp__scope_add_nodes(Scope *scope);
-/* Checks the types that a graph declares for the outputs of the scope's nodes, which are its nodes:
- * -1 with BP_ERROR_FORMAT if another type is computed. */
-int bp__scope_check_declared(Scope *scope, const OnnxGraph *onnx);
 
 /* ---- declared.c -------------------------------------------------------------------------- */
 
@@ -121,7 +120,8 @@ int bp__onnx_is_control(const char *op_type);
  * output k. */
 int bp__scope_add_map(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue **inputs,
                       BpGraphValue **results);
-/* Adds a node whose operator runs bodies. */
+/* Adds a node whose operator runs bodies. Returns 1 if the bodies contain the rest of the scope's
+ * nodes, too. */
 int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
 /* The input of the body that captures a value of the surrounding graph; NULL with
  * BP_ERROR_MEMORY. */
@@ -176,9 +176,9 @@ BpGraphValue *bp__sequence_concat(BpGraph *graph, const BpGraphNode *named, BpGr
                                   int64_t axis, bool is_new);
 /* Whether no run can put a tensor into the sequence or optional. */
 bool bp__sequence_is_never_filled(const BpGraphValue *sequence);
-/* Makes a value whose computation fails as `failing` does: a tensor of the type, or a sequence. */
-BpGraphValue *bp__sequence_fail(BpGraph *graph, const Failing *failing, const BpGraphSequence *type,
-                                bool is_sequence);
+/* Makes a value whose computation raises an error: a tensor of the type, or a sequence. */
+BpGraphValue *bp__sequence_fail(BpGraph *graph, const BpGraphNode *named, const char *error,
+                                const BpGraphSequence *type, bool is_sequence);
 /* A NULL `split` makes parts of extent 1. */
 BpGraphValue *bp__sequence_split(BpGraph *graph, const BpGraphNode *named, BpGraphValue *tensor,
                                  BpGraphValue *split, int32_t axis, bool keeps_axis);

@@ -65,12 +65,6 @@ static BpGraphValue *new_sequence(const Sequencing *s, int64_t count) {
   return bp__graph_sequence(s->graph, s->node.name, (int32_t)count);
 }
 
-/* Notes, for an error, that each run of the node fails. Returns -1. */
-static int note_failing(const Sequencing *s, bool is_optional) {
-  s->scope->import->failing = (Failing){s->node.name, is_optional};
-  return -1;
-}
-
 /* Outputs a settled sequence. The tensors of the sequence have one type: `dtype` or, if dtype.bits
  * is 0, the type of the first tensor. */
 static int give(const Sequencing *s, BpGraphValue *value, BpDataType dtype,
@@ -119,7 +113,7 @@ static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int
     return 0;
   bp__op_bad(&s->node, "its position is %lld, in a sequence of %lld tensors", (long long)given,
              (long long)count);
-  return note_failing(s, false);
+  return bp__scope_note_failing(s->scope);
 }
 
 /* Outputs an open sequence, or NULL. */
@@ -132,7 +126,7 @@ static int give_open(BpGraphValue *value, BpGraphValue **results) {
 static int give_taken(const Sequencing *s, const BpGraphValue *sequence, BpGraphValue *value,
                       BpGraphValue **results) {
   if (!value && sequence && bp__sequence_is_never_filled(sequence))
-    return note_failing(s, sequence->sequence->is_optional);
+    return bp__scope_note_failing(s->scope);
   return give_open(value, results);
 }
 
@@ -305,7 +299,7 @@ static int add_concat(Sequencing *s, BpGraphValue **results) {
                       results);
   if (sequence->count == 0) {
     bp__op_bad(&s->node, "its sequence is empty");
-    return note_failing(s, false);
+    return bp__scope_note_failing(s->scope);
   }
   BpGraphValue **parts =
       bp__arena_alloc_array(&s->graph->arena, (size_t)sequence->count, sizeof(*parts));
@@ -416,7 +410,7 @@ static int add_get_element(Sequencing *s, BpGraphValue **results) {
   if (value && !is_none(value))
     return 0;
   bp__op_bad(&s->node, "its optional has no value");
-  return note_failing(s, true);
+  return bp__scope_note_failing(s->scope);
 }
 
 static int add_has_element(Sequencing *s, BpGraphValue **results) {

@@ -35,6 +35,7 @@ const BpOp bp__op_sequences[BP_NUM_SEQUENCE_OPS] = {
     [BP_SEQUENCE_LENGTH] = SEQUENCE_OP("SequenceLength", 1, 1, ""),
     [BP_SEQUENCE_CONCAT] = SEQUENCE_OP("ConcatFromSequence", 1, 1, "axis:i new_axis:i"),
     [BP_SEQUENCE_SPLIT] = SEQUENCE_OP("SplitToSequence", 1, 2, "axis:i keepdims:i"),
+    [BP_SEQUENCE_FAIL] = SEQUENCE_OP("Fail", 0, 0, "error:s"),
 };
 
 int32_t bp__op_sequence(const BpGraphNode *node) {

@@ -17,7 +17,8 @@
  *
  * Nodes of sequences are the operators of ONNX, with the attributes axis and new_axis or keepdims
  * always present. SequenceAt without a position is OptionalGetElement. A sequence contains the
- * inserted tensors themselves, which no node writes to.
+ * inserted tensors themselves, which no node writes to. Fail is no operator of ONNX: it raises its
+ * attribute error, in place of nodes that fail in each run.
  *
  * If a symbol in the shape of a body's input or of a node's output is in no input of the model, the
  * machine binds it to the tensor's extent. */
@@ -41,6 +42,7 @@ typedef enum BpSequenceOp {
   BP_SEQUENCE_LENGTH,
   BP_SEQUENCE_CONCAT,
   BP_SEQUENCE_SPLIT,
+  BP_SEQUENCE_FAIL,
   BP_NUM_SEQUENCE_OPS
 } BpSequenceOp;
 extern const BpOp bp__op_sequences[BP_NUM_SEQUENCE_OPS];

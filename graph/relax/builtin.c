@@ -932,6 +932,7 @@ static const Builtin builtins[] = {
     {"compute", compute},
     {"copy", copy},
     {"ensure_zero_offset", ensure_zero_offset},
+    {"fail", bp__relax_fail},
     {"find_room", bp__relax_find_room},
     {"int_tensor", int_tensor},
     {"invoke_closure", invoke_closure},

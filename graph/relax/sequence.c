@@ -301,3 +301,13 @@ int bp__relax_sequence_split(BpRelaxMachine *machine, const BpValue *args, int32
   bp_object_release(sizes);
   return status;
 }
+
+/* ---- Failing ----------------------------------------------------------------------------- */
+
+int bp__relax_fail(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                   BpValue *result) {
+  (void)machine, (void)result;
+  return bp__relax_check_count(num_args, 1, 1) < 0
+             ? -1
+             : bp_error_raise(BP_ERROR_VALUE, "%s", bp__relax_text(&args[0]));
+}

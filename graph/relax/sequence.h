@@ -29,4 +29,7 @@ int bp__relax_sequence_concat(BpRelaxMachine *machine, const BpValue *args, int3
 int bp__relax_sequence_split(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result);
 
+/* Raises its argument, a text, as an error. */
+int bp__relax_fail(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, BpValue *result);
+
 #endif

@@ -173,6 +173,47 @@ CASES = {
         z = CumSum (x, axis)  z1 = CumSum (z, axis)  z2 = CumSum (z1, axis)
         p = Add (v, z2)  q = Add (w, z2)
       }""", [dict(x=NUMBERS, k=k, c=c) for k, c in [(0, 1), (2, 0)]]),
+    "branches_of_different_ranks": ("""
+      m (float[n, 1, k] x, float w) => (float[a, b] y, float z) {
+        z = Neg (w)
+        shape = Shape (x)  last = Constant<value_int = 2> ()  extent = Gather (shape, last)
+        one = Constant<value_int = 1> ()  two = Constant<value_int = 2> ()  is_one = Equal (extent, one)
+        s = If (is_one) <then_branch = t () => (float[n, 1] t0) { axis = Constant<value_ints = [2]> ()  t0 = Squeeze (x, axis) },
+                         else_branch = e () => (float[n, 1, k] e0) { e0 = Identity (x) }>
+        rank_shape = Shape (s)  rank = Size (rank_shape)  is_flat = Equal (rank, two)
+        f = If (is_flat) <then_branch = u () => (float[n, 1] u0) { u0 = Abs (s) },
+                          else_branch = v () => (float[n, k] v0) { at = Constant<value_ints = [1]> ()  v0 = Squeeze (s, at) }>
+        y = Add (f, w)
+      }""", [dict(x=NUMBERS[:n, None, :k], w=2) for n, k in [(3, 1), (4, 6), (1, 1), (2, 2)]]),
+    "branches_of_different_ranks_one_after_the_other": ("""
+      m (float[n] x, bool c, bool d) => (float y, float[n] z) {
+        zero = Constant<value_ints = [0]> ()
+        a = If (c) <then_branch = t () => (float[1, n] t0) { t0 = Unsqueeze (x, zero) },
+                    else_branch = e () => (float[n] e0) { e0 = Neg (x) }>
+        b = If (d) <then_branch = u () => (float[q, r] u0) { u1 = Unsqueeze (a, zero)  u0 = Cos (u1) },
+                    else_branch = v () => (float[s] v0) { v0 = Sin (a) }>
+        y = ReduceSum<keepdims = 0> (b)  z = Exp (x)
+      }""", [dict(x=NUMBERS[0, :n], c=c, d=d) for n, c, d in [(6, 1, 1), (6, 1, 0), (3, 0, 1), (1, 0, 0)]]),
+    "branches_of_different_ranks_in_a_loop": ("""
+      m (float[n] x, int64 k) => (float[n] y) {
+        zero = Constant<value_ints = [0]> ()
+        y = Loop (k, , x) <body = b (int64 i, bool go, float[n] v) => (bool on, float[n] u) {
+          on = Identity (go)  two = Constant<value_int = 2> ()  odd = Mod (i, two)  c = Cast<to = 9> (odd)
+          a = If (c) <then_branch = t () => (float[1, 1, n] t0) { t1 = Unsqueeze (v, zero)  t0 = Unsqueeze (t1, zero) },
+                      else_branch = e () => (float[1, n] e0) { e0 = Unsqueeze (v, zero) }>
+          flat = Constant<value_ints = [-1]> ()  w = Neg (a)  r = Reshape (w, flat)  u = Add (r, x)
+        }>
+      }""", [dict(x=NUMBERS[0, :n], k=k) for n, k in [(6, 3), (3, 0), (1, 4)]]),
+    "branches_of_different_ranks_in_a_branch": ("""
+      m (float[n] x, bool c, bool d) => (float[k] y) {
+        zero = Constant<value_ints = [0]> ()  flat = Constant<value_ints = [-1]> ()
+        y = If (c) <
+          then_branch = t () => (float[k] t0) {
+            a = If (d) <then_branch = u () => (float[1, n] u0) { u0 = Unsqueeze (x, zero) },
+                        else_branch = v () => (float[n] v0) { v0 = Neg (x) }>
+            b = Concat<axis = 0> (a, a)  t0 = Reshape (b, flat) },
+          else_branch = e () => (float[n] e0) { e0 = Identity (x) }>
+      }""", [dict(x=NUMBERS[0, :n], c=c, d=d) for n, c, d in [(6, 1, 1), (6, 1, 0), (3, 0, 1), (1, 1, 0)]]),
     "convolutions_in_a_loop": ("""
       m (float[1, 3, 8, 8] x, float[3, 3, 3, 3] w, int64 k) => (float[1, 3, 8, 8] y) {
         y = Loop (k, , x) <body = b (int64 i, bool go, float[1, 3, 8, 8] v) => (bool on, float[1, 3, 8, 8] u) {
@@ -237,6 +278,46 @@ def test_iterations_that_do_not_fit_are_errors_that_name_the_node(given, error, 
     ours.run(arguments(model, {"x": [1, 2], "k": 1}))
     with pytest.raises(error, match=words):
         ours.run(arguments(model, given))
+
+
+def test_a_branch_that_cannot_be_computed_fails_when_a_run_takes_it(tmp_path):
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[n, 3] x, float[2] w, bool c) => (float[n, 3] y) {
+        y = If (c) <then_branch = t () => (float[n, 3] t0) { t0 = Neg (x) },
+                    else_branch = e () => (float[n, 3] e0) { e1 = Add (x, w)  e0 = Abs (e1) }>
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    for target, device, _ in places([None], "c -options=-O0", ("llvm -opt=0",)):
+        ours = open_model(tmp_path / "model.onnx", target, device)
+        given = {"x": NUMBERS[:, :3], "w": [1, 2]}
+        for _ in range(2):
+            assert np.array_equal(ours.run(arguments(model, {**given, "c": True}))["y"].numpy(), -NUMBERS[:, :3])
+            with pytest.raises(ValueError, match=r"node 'If_0/Add_0' \(Add\): input 1 is float32 2 and does not broadcast"):
+                ours.run(arguments(model, {**given, "c": False}))
+
+
+@pytest.mark.parametrize("text, words", [
+    # Both branches fail.
+    ("""m (float[3] x, float[2] w, bool c) => (float[3] y) {
+          y = If (c) <then_branch = t () => (float[3] t0) { t0 = Add (x, w) },
+                      else_branch = e () => (float[3] e0) { e0 = Sub (x, w) }> }""", "both of its branches have to work"),
+    # The model's output would have two ranks.
+    ("""m (float[3] x, bool c) => (float y) {
+          y = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
+                      else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }> }""", "float32 3 and float32"),
+    ("""m (float[3] x, bool c) => (float y) {
+          z = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
+                      else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }>
+          y = Abs (z) }""", "float32 3 and float32"),
+    # An operator that the importer lacks is named, also in a branch.
+    ("""m (float[3] x, bool c) => (float[3] y) {
+          y = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
+                      else_branch = e () => (float[3] e0) { e0 = NoSuchOperator (x) }> }""", "NoSuchOperator"),
+])
+def test_models_whose_outputs_depend_on_the_branch_are_refused(text, words, tmp_path):
+    onnx.save(onnx.parser.parse_model(HEADER + text), tmp_path / "model.onnx")
+    with pytest.raises((NotImplementedError, ValueError), match=words):
+        backplane.compile(tmp_path / "model.onnx", "llvm -opt=0")
 
 
 def test_a_scan_over_no_elements_gives_its_initial_values(tmp_path):
@@ -335,6 +416,19 @@ class Writer:
                                            else_branch=graphs[1]))
         return list(zip(outs, kinds))
 
+    def ranks(self, nodes, pool, depth):
+        """Append an If whose branches differ in rank, and nodes that take either."""
+        graphs = []
+        for kind in self.random.permutation(["s", "v", "m"])[:2]:
+            inner = []
+            seen = self.fill(inner, pool, depth + 1)
+            given = self.add(inner, "Identity", [self.bounded(inner, seen, kind)])
+            graphs.append(self.graph(inner, [], [self.typed(given, kind)]))
+        out = self.add(nodes, "If", [self.holds(nodes, pool)], then_branch=graphs[0], else_branch=graphs[1])
+        rows = self.add(nodes, self.pick(BINARY), [out, self.of(pool, "v")])
+        return [(self.add(nodes, "ReduceMean", [rows], keepdims=0), "s"),
+                (self.add(nodes, "Sub", [self.of(pool, "v"), self.add(nodes, "ReduceMax", [out], keepdims=0)]), "v")]
+
     def stacked(self, nodes, out, kind):
         return self.add(nodes, "ReduceSum", [out, self.constant(nodes, np.array([0]))], keepdims=0), kind
 
@@ -402,7 +496,7 @@ class Writer:
         pool = list(pool)
         for _ in range(self.random.integers(1, 6)):
             if depth < 3 and self.chance(0.35):
-                pool += self.pick([self.branch, self.loop, self.loop, self.scan, self.sequence])(nodes, pool, depth)
+                pool += self.pick([self.branch, self.loop, self.loop, self.scan, self.sequence, self.ranks])(nodes, pool, depth)
             else:
                 pool.append(self.plain(nodes, pool))
         return pool

@@ -240,13 +240,13 @@ ERRORS = {
         o = Optional<type = float[2]> ()
         y = If (c) <then_branch = t () => (float[2] t0) { t0 = OptionalGetElement (o) },
                     else_branch = e () => (float[2] e0) { e0 = Neg (x) }> }""",
-      dict(x=[1, 2], c=True), r"node 'If_1/OptionalGetElement_0': its optional has no value"),
+      dict(x=[1, 2], c=True), r"node 'If_1/OptionalGetElement_0' \(OptionalGetElement\): its optional has no value"),
     "branch_that_takes_a_tensor_of_none": ("""
       m (float[2] x, bool c) => (float[2] y) {
         s = SequenceEmpty ()  first = Constant<value_int = 0> ()
         y = If (c) <then_branch = t () => (float[2] t0) { t0 = SequenceAt (s, first) },
                     else_branch = e () => (float[2] e0) { e0 = Neg (x) }> }""",
-      dict(x=[1, 2], c=True), r"node 'If_2/SequenceAt_0': its position is 0, in a sequence of 0 tensors"),
+      dict(x=[1, 2], c=True), r"node 'If_2/SequenceAt_0' \(SequenceAt\): its position is 0, in a sequence of 0 tensors"),
 }
 
 # Errors of every run, reported when the model is compiled.
