@@ -1216,6 +1216,16 @@ bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNo
   return *rest != NULL;
 }
 
+bool bp__index_split_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
+                                const BpIrNode *var, int64_t *multiple, const BpIrNode **rest) {
+  const BpIrNode *difference = bp_ir_binary(context->module, BP_IR_SUB, a, b);
+  bool before = context->wraps;
+  context->wraps = true;
+  bool is_split = difference && bp__index_split(context, difference, var, multiple, rest);
+  context->wraps = before;
+  return is_split;
+}
+
 /* ---- Signs ------------------------------------------------------------------------------- */
 
 /* The index of the term with a quotient that depends on the variable, or -1; -2 with an error. */

@@ -114,6 +114,10 @@ int64_t bp__greatest_divisor(int64_t a, int64_t b);
  * impossible. */
 bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
                      int64_t *multiple, const BpIrNode **rest);
+/* Splits a - b = multiple * var + rest, with a positive difference exactly where a > b; false if
+ * that is impossible, for example because a number of a tensor may make the difference wrap. */
+bool bp__index_split_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
+                                const BpIrNode *var, int64_t *multiple, const BpIrNode **rest);
 
 /* Splits node = moving + rest, where the rest does not depend on var and is as large as
  * possible. */

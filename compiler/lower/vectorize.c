@@ -175,9 +175,8 @@ static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
   if (node->kind < BP_IR_LT || node->kind > BP_IR_GE ||
       !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()) || uses_named(lanes, node) != 0)
     return NULL;
-  const BpIrNode *difference =
-      bp_ir_binary(module, BP_IR_SUB, node->operands[0], node->operands[1]);
-  if (!difference || !bp__index_split(&lowering->index, difference, lanes->var, &step, &rest) ||
+  if (!bp__index_split_difference(&lowering->index, node->operands[0], node->operands[1],
+                                  lanes->var, &step, &rest) ||
       (step != 1 && step != -1))
     return NULL;
   /* The comparison is "difference < limit" or its opposite, where difference = rest + step *
@@ -433,11 +432,9 @@ static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpI
   BpIrModule *module = lowering->module;
   int64_t multiple;
   const BpIrNode *rest;
-  if (condition->kind != BP_IR_LT || is_vector(condition) || uses_named(lanes, condition) != 0)
-    return false;
-  const BpIrNode *left =
-      bp_ir_binary(module, BP_IR_SUB, condition->operands[1], condition->operands[0]);
-  if (!left || !bp__index_split(&lowering->index, left, lanes->var, &multiple, &rest) ||
+  if (condition->kind != BP_IR_LT || is_vector(condition) || uses_named(lanes, condition) != 0 ||
+      !bp__index_split_difference(&lowering->index, condition->operands[1], condition->operands[0],
+                                  lanes->var, &multiple, &rest) ||
       multiple != -1)
     return false;
   BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);

@@ -318,6 +318,39 @@ static void test_lanes_that_agree_take_a_branch(void) {
 
 /* ---- Blocks ------------------------------------------------------------------------------ */
 
+/* Counts which comparisons of a place and of its negative with a number of a tensor are true. */
+static const BpIrNode *compared_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *number = te_read1(te, context, axes[0]), *count = te_int(te, 0);
+  const BpIrNode *negative = te_op(te, BP_IR_SUB, te_int(te, 0), axes[1]);
+  const BpIrNode *comparisons[] = {
+      te_op(te, BP_IR_LT, axes[1], number), te_op(te, BP_IR_GE, axes[1], number),
+      te_op(te, BP_IR_LE, number, negative), te_op(te, BP_IR_GT, number, negative)};
+  for (int i = 0; i < 4; i++)
+    count = te_op(te, BP_IR_ADD, count,
+                  bp_ir_select(ir, comparisons[i], te_int(te, 1 << i), te_int(te, 0)));
+  return count;
+}
+
+static void test_lanes_are_compared_with_any_number(void) {
+  static const int64_t numbers[] = {INT64_MIN, INT64_MIN + 9, -17, 0, 12, INT64_MAX - 9, INT64_MAX};
+  const int64_t shape[] = {G_N_ELEMENTS(numbers), 40};
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2] = {bp_te_placeholder(te, "numbers", te_i64, shape, 1)};
+  args[1] = bp_te_compute(te, "counts", shape, 2, compared_body, args[0]);
+  split_vectors(bp_te_stage(te, args[1]), 1);
+  TeArray *arrays[] = {te_array_new(args[0]), te_array_new(args[1])};
+  memcpy(arrays[0]->view.data, numbers, sizeof numbers);
+  te_run(te, args, arrays, 2);
+  for (int64_t i = 0; i < shape[0]; i++)
+    for (int64_t k = 0; k < shape[1]; k++)
+      g_assert_cmpint(((const int64_t *)arrays[1]->view.data)[40 * i + k], ==,
+                      (k < numbers[i] ? 1 : 2) + (numbers[i] <= -k ? 4 : 8));
+  te_array_free(arrays[0]);
+  te_array_free(arrays[1]);
+  bp_te_free(te);
+}
+
 static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   return te_read2(te, context, axes[1], axes[0]);
 }
@@ -421,6 +454,8 @@ int main(int argc, char **argv) {
                   test_extents_of_a_buffer_are_no_choice);
   g_test_add_func("/te/vectorize/lanes-that-agree-take-a-branch",
                   test_lanes_that_agree_take_a_branch);
+  g_test_add_func("/te/vectorize/lanes-are-compared-with-any-number",
+                  test_lanes_are_compared_with_any_number);
   g_test_add_func("/te/blocks/code-of-transposed-blocks-does-not-grow-with-their-number",
                   test_code_of_transposed_blocks_does_not_grow_with_their_number);
   g_test_add_func("/te/blocks/transposed-blocks-in-a-loop-are-right",
