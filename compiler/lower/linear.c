@@ -1126,8 +1126,7 @@ static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterv
     *is_bounded = false;
     return is_open < 0 ? -1 : 0;
   }
-  if (bp__ir_kind_is_quotient(atom->kind) && bp__ir_const_int(atom->operands[1], &divisor) &&
-      divisor > 0) {
+  if (is_floored(context, atom) && bp__ir_const_int(atom->operands[1], &divisor) && divisor > 0) {
     if (quotient_interval(context, atom, divisor, interval, is_bounded) != 0)
       return -1;
     if (*is_bounded)
@@ -1228,11 +1227,13 @@ bool bp__index_split_difference(BpIndexContext *context, const BpIrNode *a, cons
 
 /* ---- Signs ------------------------------------------------------------------------------- */
 
-/* The index of the term with a quotient that depends on the variable, or -1; -2 with an error. */
-static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
+/* The index of the term with a quotient, rounded down, that depends on the variable, or -1; -2 with
+ * an error. */
+static int32_t find_quotient(BpIndexContext *context, const Linear *linear, const BpIrNode *var) {
   for (int32_t i = 0; i < linear->count; i++) {
     const BpIrNode *atom = linear->terms[i].atom;
-    if (!bp__ir_kind_is_quotient(atom->kind) || atom->operands[1]->kind != BP_IR_INT_IMM)
+    int64_t divisor;
+    if (!is_floored(context, atom) || !bp__ir_const_int(atom->operands[1], &divisor) || divisor < 1)
       continue;
     int uses = bp__ir_uses(atom, var);
     if (uses != 0)
@@ -1286,7 +1287,7 @@ const BpIrNode *bp__index_sign_form(BpIndexContext *context, const BpIrNode *nod
   int32_t at;
   linear_of(context, node, &linear);
   recombine(context, &linear);
-  while ((at = find_quotient(&linear, var)) >= 0)
+  while ((at = find_quotient(context, &linear, var)) >= 0)
     if (!open_quotient(context, &linear, at))
       return node;
   return at == -2 ? NULL : linear.failed ? node : linear_node(context, &linear);

@@ -120,6 +120,65 @@ static void test_a_quotient_is_compared(void) {
 
 /* ---- Open extents ------------------------------------------------------------------------- */
 
+/* A sum of digits that tell the signs of quotients: one rounded towards 0, one by a negative
+ * number. */
+static const BpIrNode *signs_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *zero = te_int(te, 0), *ten = te_int(te, 10), *hundred = te_int(te, 100);
+  const BpIrNode *place = te_op(te, BP_IR_SUB, axes[0], te_int(te, 7));
+  const BpIrNode *truncated = te_op(te, BP_IR_DIV, place, te_int(te, 3));
+  const BpIrNode *negated = te_op(te, BP_IR_FLOORDIV, axes[0], te_int(te, -3));
+  (void)context;
+  return te_op(te, BP_IR_ADD, bp_ir_select(ir, te_op(te, BP_IR_LT, truncated, zero), ten, zero),
+               bp_ir_select(ir, te_op(te, BP_IR_LT, negated, zero), hundred, zero));
+}
+
+static void test_a_quotient_changes_its_sign_where_it_rounds(void) {
+  BpTe *te = bp_te_create();
+  const int64_t shape = 32;
+  BpTeTensor *signs = bp_te_compute(te, "signs", &shape, 1, signs_body, NULL);
+  split_vectors(bp_te_stage(te, signs), 0);
+  TeArray *array = te_array_new(signs);
+  te_run(te, &signs, &array, 1);
+  for (int64_t i = 0; i < shape; i++)
+    g_assert_cmpint(((const int64_t *)array->view.data)[i], ==,
+                    ((i - 7) / 3 < 0 ? 10 : 0) + (i > 0 ? 100 : 0));
+  te_array_free(array);
+  bp_te_free(te);
+}
+
+/* ---- Regions ----------------------------------------------------------------------------- */
+
+static const BpIrNode *twice_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  (void)context;
+  return te_op(te, BP_IR_MUL, axes[0], te_int(te, 2));
+}
+
+static const BpIrNode *third_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *place = te_op(te, BP_IR_SUB, axes[0], te_int(te, 4));
+  const BpIrNode *third = te_op(te, BP_IR_DIV, place, te_int(te, 3));
+  return te_read1(te, context, te_op(te, BP_IR_ADD, third, te_int(te, 3)));
+}
+
+/* The stage that is read is computed in the loop, for the elements that one iteration reads. */
+static void test_a_quotient_rounded_towards_0_has_its_region(void) {
+  BpTe *te = bp_te_create();
+  const int64_t shape = 12;
+  BpTeTensor *twice = bp_te_compute(te, "twice", &shape, 1, twice_body, NULL);
+  BpTeTensor *thirds = bp_te_compute(te, "thirds", &shape, 1, third_body, twice);
+  BpTeStage *stage = bp_te_stage(te, thirds);
+  BpTeAxis *tile, *inner;
+  if (bp_te_split(stage, bp_te_stage_axis(stage, 0), 3, BP_TE_TAIL_GUARD, &tile, &inner) != 0 ||
+      bp_te_compute_at(bp_te_stage(te, twice), stage, tile) != 0)
+    g_error("%s", bp_error_message());
+  TeArray *array = te_array_new(thirds);
+  te_run(te, &thirds, &array, 1);
+  for (int64_t i = 0; i < shape; i++)
+    g_assert_cmpint(((const int64_t *)array->view.data)[i], ==, ((i - 4) / 3 + 3) * 2);
+  te_array_free(array);
+  bp_te_free(te);
+}
+
 static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
 }
@@ -439,6 +498,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/partition/only-the-vector-between-parts-chooses",
                   test_only_the_vector_between_parts_chooses);
   g_test_add_func("/te/partition/a-quotient-is-compared", test_a_quotient_is_compared);
+  g_test_add_func("/te/partition/a-quotient-changes-its-sign-where-it-rounds",
+                  test_a_quotient_changes_its_sign_where_it_rounds);
+  g_test_add_func("/te/region/a-quotient-rounded-towards-0-has-its-region",
+                  test_a_quotient_rounded_towards_0_has_its_region);
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
   g_test_add_func("/te/partition/a-fused-axis-of-open-extents-is-its-own-index",
                   test_a_fused_axis_of_open_extents_is_its_own_index);
