@@ -57,33 +57,44 @@ BP_ROW_EXPAND(batch_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The moments that `standardize` returns beside its result. */
+/* The moments that `standardize` returns beside its result, in the type of stash_type. */
 typedef struct Moments {
-  BpGraphValue *mean, *deviation;
+  BpGraphValue *mean, *inverse; /* of the deviation */
 } Moments;
 
-/* Divides rows by one number each: by its reciprocal, which is computed once for each row. */
-static BpGraphValue *divide_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
-                                 BpGraphValue *divisor) {
-  return bp__op_binary(graph, node, "Mul", x, bp__op_unary(graph, node, "Reciprocal", divisor));
+/* Reads the types of moments and, in *wide, of the numbers from which they are computed: the widest
+ * of float32, the type of x and stash_type. */
+static int read_stash_type(const BpGraphNode *node, const BpGraphValue *x, BpDataType *stash,
+                           BpDataType *wide) {
+  int64_t number = bp__node_int(node, "stash_type", 1);
+  if (bp__dtype_from_onnx(number, stash) || !bp__dtype_is_float(*stash))
+    return bp__op_error(node, "stash_type %lld is not supported", (long long)number);
+  *wide = bp_te_accumulator(x->dtype);
+  if (stash->bits > wide->bits)
+    *wide = *stash;
+  return 0;
 }
 
-/* (x - mean) / deviation over the given axes, with deviation = sqrt(variance + epsilon). For
- * float16 and bfloat16 ONNX computes in float32, and returns the moments in float32. */
+/* (x - mean) / deviation over the given axes, with deviation = sqrt(variance + epsilon). */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count, Moments *moments) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
-  BpDataType dtype = x ? x->dtype : BP__FLOAT32;
-  x = bp__op_cast(graph, node, x, bp_te_accumulator(dtype));
-  moments->mean = bp__op_binary(graph, node, "ReduceMean", x, list);
-  centred = bp__op_binary(graph, node, "Sub", x, moments->mean);
+  BpDataType dtype = x ? x->dtype : BP__FLOAT32, stash, wide;
+  *moments = (Moments){NULL, NULL};
+  if (!x || read_stash_type(node, x, &stash, &wide))
+    return NULL;
+  x = bp__op_cast(graph, node, x, wide);
+  BpGraphValue *mean = bp__op_binary(graph, node, "ReduceMean", x, list), *inverse;
+  centred = bp__op_binary(graph, node, "Sub", x, mean);
   variance = bp__op_binary(graph, node, "ReduceMean",
                            bp__op_binary(graph, node, "Mul", centred, centred), list);
   variance =
       bp__op_binary(graph, node, "Add", variance, bp__op_scalar(graph, node, variance, epsilon));
-  moments->deviation = bp__op_unary(graph, node, "Sqrt", variance);
-  return bp__op_cast(graph, node, divide_rows(graph, node, centred, moments->deviation), dtype);
+  inverse = bp__op_unary(graph, node, "Reciprocal", bp__op_unary(graph, node, "Sqrt", variance));
+  *moments =
+      (Moments){bp__op_cast(graph, node, mean, stash), bp__op_cast(graph, node, inverse, stash)};
+  return bp__op_cast(graph, node, bp__op_binary(graph, node, "Mul", centred, inverse), dtype);
 }
 
 BP_ROW_EXPAND(instance_normalization) {
@@ -119,7 +130,7 @@ BP_ROW_EXPAND(layer_normalization) {
   if (node->num_outputs > 1)
     node->outputs[1] = moments.mean;
   if (node->num_outputs > 2)
-    node->outputs[2] = bp__op_unary(graph, node, "Reciprocal", moments.deviation);
+    node->outputs[2] = moments.inverse;
   return x && (node->num_outputs < 3 || node->outputs[2]) ? 0 : -1;
 }
 
@@ -182,25 +193,26 @@ BP_ROW_EXPAND(lp_normalization) {
 }
 
 /* RMSNormalization: x / sqrt(mean of squares + epsilon) * scale, over the axes from `axis` on. All
- * but the product with the scale is computed in the type of stash_type, float32 or the wider type
- * of x. */
+ * but the product with the scale is computed in the widest of float32, the types of x and
+ * stash_type. */
 BP_ROW_EXPAND(rms_normalization) {
   BpGraphValue *x = node->inputs[0], *wide, *square;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
   int64_t axes[BP_GRAPH_MAX_NDIM];
   int32_t axis, count = 0;
-  if (bp__node_int(node, "stash_type", 1) != 1)
-    return bp__op_error(node, "stash_type %lld is not supported",
-                        (long long)bp__node_int(node, "stash_type", 1));
+  BpDataType stash, type;
+  if (read_stash_type(node, x, &stash, &type))
+    return -1;
   if (bp__op_axis(node, bp__node_int(node, "axis", -1), x->ndim, &axis))
     return -1;
   while (axis < x->ndim)
     axes[count++] = axis++;
-  wide = bp__op_cast(graph, node, x, bp_te_accumulator(x->dtype));
+  wide = bp__op_cast(graph, node, x, type);
   square = bp__op_binary(graph, node, "ReduceMean", bp__op_binary(graph, node, "Mul", wide, wide),
                          bp__graph_int_vector(graph, axes, count));
   square = bp__op_binary(graph, node, "Add", square, bp__op_scalar(graph, node, square, epsilon));
-  wide = divide_rows(graph, node, wide, bp__op_unary(graph, node, "Sqrt", square));
+  square = bp__op_unary(graph, node, "Reciprocal", bp__op_unary(graph, node, "Sqrt", square));
+  wide = bp__op_binary(graph, node, "Mul", wide, square);
   node->outputs[0] =
       bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype), node->inputs[1]);
   return node->outputs[0] ? 0 : -1;

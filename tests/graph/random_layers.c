@@ -105,14 +105,15 @@ void make_center(RandomGraph *g, const Row *row) {
 
 /* ---- Norms and recurrent layers ---- */
 
-/* The mean and the reciprocal of the deviation over the axes from one on; of 16-bit floats both are
- * float32. */
-static void add_moments(RandomGraph *g, const RandomValue *in, int32_t axis, int32_t count) {
+/* The mean and the reciprocal of the deviation over the axes from one on, in the type of
+ * stash_type. */
+static void add_moments(RandomGraph *g, const RandomValue *in, int32_t axis, int32_t type,
+                        int32_t count) {
   int64_t shape[MAX_RANK];
   for (int32_t i = 0; i < in->rank; i++)
     shape[i] = i < axis ? in->shape[i] : 1;
   for (int32_t i = 0; i < count; i++)
-    rounded(g, add_result(g, 1 << in->type & HALVES ? FLOAT : in->type, shape, in->rank));
+    rounded(g, add_result(g, type, shape, in->rank));
 }
 
 /* Scale and bias, and for batches mean and variance, with one element for each channel, or for each
@@ -143,14 +144,15 @@ void make_norm(RandomGraph *g, const Row *row) {
   g_free(epsilon);
   if (is_batch)
     attrs = joined(attrs, choice(g, "|momentum=0.5f training_mode=0|spatial=1"));
-  if ((is_layer || is_group) && below(g, 2))
-    attrs = joined(attrs, g_strdup("stash_type=1"));
+  int32_t stash = (is_layer || is_group) && below(g, 2) ? type_of(g, FLOAT, FLOATS) : FLOAT;
+  if ((is_layer || is_group) && (stash != FLOAT || below(g, 2)))
+    attrs = joined(attrs, g_strdup_printf("stash_type=%d", stash));
   int32_t num_reads = is_batch ? 5 : is_rms ? 2 : 3;
   int32_t result = apply(g, row->op, attrs, reads, num_reads, g->real, in.shape, in.rank);
   rounded(g, result);
   random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* size of terms that cancel */
   if (row->op[0] == 'L')
-    add_moments(g, &in, axis, (int32_t)below(g, 3));
+    add_moments(g, &in, axis, stash, (int32_t)below(g, 3));
 }
 
 /* The extents of a recurrent layer. */

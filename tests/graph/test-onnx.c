@@ -208,6 +208,16 @@ static void test_element_types(void) {
   onnx_node(builder, "Flatten", "y", "m", "");
   onnx_node(builder, "EyeLike", "m", "z", "dtype=22");
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the EyeLike|type number 22");
+  static const char *const norms[][3] = {
+      {"LayerNormalization", "y,y", "stash_type=6"},
+      {"GroupNormalization", "y,y,y", "num_groups=1 stash_type=6"},
+      {"RMSNormalization", "y,y", "stash_type=6"}};
+  for (size_t i = 0; i < G_N_ELEMENTS(norms); i++) {
+    builder = small();
+    builder->version = 23;
+    onnx_node(builder, norms[i][0], norms[i][1], "z", norms[i][2]);
+    assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "stash_type 6");
+  }
   builder = small();
   onnx_node(builder, "Xor", "y,y", "z", "");
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");

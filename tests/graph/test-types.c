@@ -481,6 +481,49 @@ static void test_normalisation(void) {
   }
 }
 
+/* The mean and the reciprocal of the deviation have the type of stash_type, by default float32. */
+static void check_moments(const char *attrs, BpDataType dtype) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 17;
+  onnx_input(builder, "x", ONNX_FLOAT, "3x8");
+  onnx_floats(builder, "s", "8");
+  onnx_node(builder, "Cast", "x", "a", "to=11");
+  onnx_node(builder, "Cast", "s", "b", "to=11");
+  onnx_node(builder, "LayerNormalization", "a,b", "y,mean,inverse", attrs);
+  onnx_output(builder, "y");
+  onnx_output(builder, "mean");
+  onnx_output(builder, "inverse");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  const BpTarget *target = bp_target_parse(target_texts[0]);
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
+  BpModule *module = bp_model_compile(path, &options);
+  BpModel *model = module ? bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1) : NULL;
+  if (!model)
+    g_error("%s", bp_error_message());
+  for (int32_t i = 0; i < 3; i++) {
+    BpDataType found = bp_model_output_info(model, i)->dtype;
+    BpDataType wanted = i ? dtype : (BpDataType){BP_DTYPE_FLOAT, 64, 1};
+    if (found.code != wanted.code || found.bits != wanted.bits)
+      g_error("%s: output %d has code %d and %d bits", attrs, i, found.code, found.bits);
+  }
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+static void test_moments(void) {
+  check_moments("", (BpDataType){BP_DTYPE_FLOAT, 32, 1});
+  check_moments("stash_type=1", (BpDataType){BP_DTYPE_FLOAT, 32, 1});
+  check_moments("stash_type=10", (BpDataType){BP_DTYPE_FLOAT, 16, 1});
+  check_moments("stash_type=11", (BpDataType){BP_DTYPE_FLOAT, 64, 1});
+  check_moments("stash_type=16", (BpDataType){BP_DTYPE_BFLOAT, 16, 1});
+}
+
 /* ---- Numbers that wrap ------------------------------------------------------------------- */
 
 #define STEP (INT64_C(1) << 62)
@@ -677,6 +720,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/readers_of_one_result_read_the_same_number", test_shared);
   g_test_add_func("/types/comparisons_casts_and_steps_read_rounded_results", test_steps);
   g_test_add_func("/types/normalisation_with_a_large_mean_is_rounded_once", test_normalisation);
+  g_test_add_func("/types/moments_have_the_type_of_stash_type", test_moments);
   g_test_add_func("/types/int64_wraps_before_it_is_compared_or_divided", test_wrapping);
   g_test_add_func("/types/powers_of_integers_have_all_digits", test_powers);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
