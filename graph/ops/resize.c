@@ -153,7 +153,7 @@ static BpGraphValue *resize_along(BpGraph *graph, const BpResize *r, BpGraphValu
   BpGraphValue *places = bp__graph_constant(graph, "places", int32, table, 2, NULL);
   BpGraphValue *weights = bp__graph_constant(graph, "weights", BP__FLOAT32, table, 2, NULL);
   BpGraphValue *inputs[3] = {x, places, weights};
-  BpGraphAttr attrs[2];
+  BpGraphAttr attrs[3];
   if (!places || !weights)
     return NULL;
   for (int64_t i = 0; i < axis->out; i++)
@@ -163,11 +163,12 @@ static BpGraphValue *resize_along(BpGraph *graph, const BpResize *r, BpGraphValu
   factor = table[1] == 1 ? repeat_factor(places->data, axis->in, axis->out) : 0;
   attrs[0] = bp__attr_int(graph, "axis", dim);
   attrs[1] = bp__attr_int(graph, "repeat", factor);
+  attrs[2] = bp__attr_int(graph, "antialias", r->antialias);
   x = bp__op_apply(graph, "backplane", "ResizeAxis", r->node->name, inputs,
                    factor          ? 1
                    : table[1] == 1 ? 2
                                    : 3,
-                   attrs, 2);
+                   attrs, 3);
   return bp__resize_is_crop(r) ? extrapolated(graph, r, x, dim, axis) : x;
 }
 
@@ -401,6 +402,20 @@ BP_ROW_INFER(resize_axis) {
   return bp__node_set_output(graph, node, 0, x->dtype, shape, x->ndim);
 }
 
+/* With `antialias` the tables have more neighbours than onnxruntime's sums. Those have the weight
+ * 0, and are left out, because they may be infinite. */
+const BpIrNode *bp__resize_weighted(const BpOpCompute *op, const BpIrNode *value,
+                                    const BpIrNode *const *row) {
+  BpIrModule *ir = bp_te_ir(op->te);
+  const BpIrNode *weight =
+      value ? bp_ir_cast(ir, x_dtype(value), bp_te_read(op->te, op->inputs[2], row)) : NULL;
+  const BpIrNode *product = x_mul(ir, value, weight);
+  if (!weight || !bp__node_int(op->node, "antialias", 0))
+    return product;
+  const BpIrNode *zero = x_number(ir, x_dtype(value), 0);
+  return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, weight, zero), zero, product);
+}
+
 static const BpIrNode *resize_axis_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -419,7 +434,7 @@ static const BpIrNode *resize_axis_body(BpTe *te, const BpIrNode *const *axes, v
     indices[axis] = place ? bp_ir_cast(ir, BP__INT64, place) : NULL;
     value = x_wide(ir, bp_te_read(te, op->inputs[0], indices));
     if (value && bp__node_input(node, 2))
-      value = x_mul(ir, value, bp_ir_cast(ir, x_dtype(value), bp_te_read(te, op->inputs[2], row)));
+      value = bp__resize_weighted(op, value, row);
     sum = sum ? x_add(ir, sum, value) : value;
     if (!sum)
       return NULL;

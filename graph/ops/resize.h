@@ -28,6 +28,11 @@ int32_t bp__resize_num_taps(const BpResize *r, float scale);
  * scale, or 0. */
 int64_t bp__resize_repeats(const BpResize *r, float scale);
 
+/* The product of a neighbour of an element, `value`, and of the neighbour's weight, which is in row
+ * `row` of input 2. */
+const BpIrNode *bp__resize_weighted(const BpOpCompute *op, const BpIrNode *value,
+                                    const BpIrNode *const *row);
+
 /* Resizes axes by tables that a run makes: scales, sizes or a region are data, or extents are
  * open. */
 int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const int32_t *dims,

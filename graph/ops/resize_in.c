@@ -208,6 +208,7 @@ static BpGraphValue *resize_along(const Plan *plan, BpGraphValue *x, int32_t axi
   int32_t taps = is_known ? bp__resize_num_taps(r, scale > 0 ? scale : 1) : BP__RESIZE_MOST_TAPS;
   int64_t repeat = bp__resize_repeats(r, scale);
   BpGraphAttr attrs[] = {bp__attr_int(m.graph, "axis", plan->dims[axis]),
+                         bp__attr_int(m.graph, "antialias", r->antialias),
                          bp__attr_int(m.graph, "repeat", repeat)};
   if (taps > BP__RESIZE_MOST_TAPS) {
     bp__op_error(m.node, "antialias with a scale of %g is not supported", (double)scale);
@@ -219,10 +220,10 @@ static BpGraphValue *resize_along(const Plan *plan, BpGraphValue *x, int32_t axi
   if (!repeat && taps > 1 && !(inputs[2] = make_weights(plan, axis, taps)))
     return NULL;
   if (taps > 1)
-    x = bp__op_apply(m.graph, "backplane", "ResizeIn", m.node->name, inputs, 3, attrs, 1);
+    x = bp__op_apply(m.graph, "backplane", "ResizeIn", m.node->name, inputs, 3, attrs, 2);
   else
     x = bp__op_apply(m.graph, "backplane", "ResizeAxis", m.node->name, inputs, repeat ? 1 : 2,
-                     attrs, 2);
+                     attrs, 3);
   if (!x || !bp__resize_is_crop(r))
     return x;
   BpGraphValue *value =
@@ -247,7 +248,7 @@ int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const in
 
 /* ---- One axis ---------------------------------------------------------------------------- */
 
-/* The sum over the taps. Elements of weight 0 are left out, because they may be infinite. */
+/* The sum over the taps. */
 static const BpIrNode *resize_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -259,13 +260,7 @@ static const BpIrNode *resize_in_body(BpTe *te, const BpIrNode *const *axes, voi
   memcpy(indices, axes, (size_t)node->inputs[0]->ndim * sizeof(*indices));
   indices[axis] = place ? bp_ir_cast(ir, BP__INT64, place) : NULL;
   const BpIrNode *value = x_wide(ir, bp_te_read(te, op->inputs[0], indices));
-  if (!value)
-    return NULL;
-  const BpIrNode *weight = bp_ir_cast(ir, x_dtype(value), bp_te_read(te, op->inputs[2], row));
-  const BpIrNode *zero = x_number(ir, x_dtype(value), 0);
-  const BpIrNode *product =
-      bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, weight, zero), zero, x_mul(ir, value, weight));
-  return bp_te_reduce(te, BP_TE_SUM, product, &tap, 1);
+  return bp_te_reduce(te, BP_TE_SUM, bp__resize_weighted(op, value, row), &tap, 1);
 }
 
 BP_ROW_COMPUTE(resize_in) {

@@ -302,6 +302,11 @@ CASES = {
          node("Resize", "y  d", "z", mode="linear")],
         {"x": (FLOAT, [1, 2, "h", "w"])}, "z", {"s": np.float32([1, 1, 2, 3]), "d": np.float32([1, 1, 0.5, 1.25])},
         [{"x": Shape((1, 2, *x))} for x in [(4, 5), (1, 1), (7, 33)]]),
+    "neighbours_of_infinity": (  # all that a sum reads count, those beyond it do not
+        [node("Resize", "x  s", "y", mode="linear", coordinate_transformation_mode="asymmetric"),
+         node("Resize", "x  d", "z", mode="linear", antialias=1)],
+        {"x": (FLOAT, [1, 1, "h", "w"])}, "y z", {"s": np.float32([1, 1, 2, 2]), "d": np.float32([1, 1, 0.9, 0.9])},
+        [{"x": np.where(np.arange(80).reshape(1, 1, 8, 10) == i, np.inf, 1)} for i in (0, 33)]),
     "attention_by_a_mask": (
         [node("MatMul", "q k", "s"), node("Add", "s m", "t"), node("Softmax", "t", "p"),
          node("Transpose", "k", "v", perm=[0, 1, 3, 2]), node("MatMul", "p v", "o")],

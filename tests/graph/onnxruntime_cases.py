@@ -312,6 +312,9 @@ def resize_cases():
             for size in (3, 5, 9):
                 yield "Resize", 19, dict(mode=mode, antialias=1, exclude_outside=outside), [
                     noise(1, 2, 8, 8), None, None, ints(1, 2, size, 4)]
+    far = noise(1, 1, 1, 40)
+    far[..., 17] = INF
+    yield "Resize", 19, dict(mode="linear", antialias=1), [far, None, floats(1, 1, 1, .9)]
     for mode in ("nearest", "linear"):
         yield "Resize", 10, dict(mode=mode), [noise(1, 1, 4, 5), floats(1, 1, .8, 1.7)]
         yield "Upsample", 9, dict(mode=mode), [noise(1, 1, 3, 4), floats(1, 1, 1.5, 2.5)]
