@@ -111,7 +111,7 @@ char **bp_target_kinds(size_t *count) {
 }
 
 const BpTargetKind *bp_target_kind_info(const char *kind) {
-  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  const TargetPart *part = BP_NOT_NULL(kind) ? bp__part_table(BP_PART_TARGET) : NULL;
   return part ? part->find_kind(kind) : NULL;
 }
 
@@ -127,30 +127,32 @@ BpTarget *bp_target_from_device(BpDevice device) {
 }
 
 char *bp_target_format(const BpTarget *target) {
-  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  const TargetPart *part = BP_NOT_NULL(target) ? bp__part_table(BP_PART_TARGET) : NULL;
   return part ? part->format_options(target) : NULL;
 }
 
 char *bp_target_format_json(const BpTarget *target) {
-  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  const TargetPart *part = BP_NOT_NULL(target) ? bp__part_table(BP_PART_TARGET) : NULL;
   return part ? part->format_json(target) : NULL;
 }
 
 const char *bp_target_kind(const BpTarget *target) {
-  return target->kind->name;
+  return BP_NOT_NULL(target) ? target->kind->name : NULL;
 }
 
 int32_t bp_target_device_type(const BpTarget *target) {
-  return target->kind->device_type;
+  return BP_NOT_NULL(target) ? target->kind->device_type : -1;
 }
 
 int bp_target_get_attr(const BpTarget *target, const char *name, BpValue *value) {
+  if (!BP_NOT_NULL(target) || !BP_NOT_NULL(name) || !BP_NOT_NULL(value))
+    return -1;
   const TargetPart *part = bp__part_table(BP_PART_TARGET);
   return part ? part->get_attr(target, name, value) : -1;
 }
 
 int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t otherwise) {
-  const TargetPart *part = bp__part_loaded(BP_PART_TARGET);
+  const TargetPart *part = target && name ? bp__part_loaded(BP_PART_TARGET) : NULL;
   return part ? part->get_int(target, name, otherwise) : otherwise;
 }
 

@@ -291,8 +291,22 @@ static void test_canonical_text_leaves_defaults_out(void) {
   bp_object_release(target);
 }
 
-static void test_unknown_names_are_errors_with_the_nearest(void) {
+static void test_a_target_that_is_null_is_an_error(void) {
+  BpValue value;
   assert_error(bp_target_parse(NULL), BP_ERROR_VALUE, "'text' is NULL");
+  assert_error(bp_target_kind_info(NULL), BP_ERROR_VALUE, "'kind' is NULL");
+  assert_error(bp_target_kind(NULL), BP_ERROR_VALUE, "'target' is NULL");
+  assert_error(bp_target_format(NULL), BP_ERROR_VALUE, "'target' is NULL");
+  assert_error(bp_target_format_json(NULL), BP_ERROR_VALUE, "'target' is NULL");
+  g_assert_cmpint(bp_target_device_type(NULL), ==, -1);
+  g_assert_cmpint(bp_target_get_attr(NULL, "fast", &value), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  g_assert_cmpint(bp_target_get_int(NULL, "fast", 7), ==, 7);
+  g_assert_false(bp_error_is(BP_ERROR_VALUE));
+}
+
+static void test_unknown_names_are_errors_with_the_nearest(void) {
   assert_error(bp_target_parse("ood"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
   assert_error(bp_target_parse("odd -arhc=x"), BP_ERROR_NOT_FOUND, "did you mean \"arch\"");
   assert_error(bp_target_parse("{\"kind\":\"ood\"}"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
@@ -610,6 +624,7 @@ int main(int argc, char **argv) {
   ADD("control-characters-come-back-from-json", test_control_characters_come_back_from_json);
   ADD("text-that-is-not-utf8-has-no-json", test_text_that_is_not_utf8_has_no_json);
   ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
+  ADD("error/a-target-that-is-null", test_a_target_that_is_null_is_an_error);
   ADD("error/unknown-names-with-the-nearest", test_unknown_names_are_errors_with_the_nearest);
   ADD("error/wrong-types", test_wrong_types_are_errors);
   ADD("error/numbers-out-of-range", test_numbers_out_of_range_are_errors);
