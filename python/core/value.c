@@ -90,9 +90,11 @@ static int parse_format(const Py_buffer *buffer, BpDataType *dtype) {
   return 0;
 }
 
+/* Objects of ctypes give no strides: they are compact. */
 static int describe_buffer(Lent *lent) {
   const Py_buffer *buffer = &lent->buffer;
   BpTensorView *view = &lent->view;
+  Py_ssize_t compact = buffer->itemsize;
   if (buffer->ndim > BP_PY_MAX_NDIM) {
     PyErr_Format(PyExc_ValueError, "at most %d dimensions are possible", BP_PY_MAX_NDIM);
     return -1;
@@ -102,10 +104,13 @@ static int describe_buffer(Lent *lent) {
                          .ndim = buffer->ndim,
                          .shape = lent->extents,
                          .strides = lent->extents + BP_PY_MAX_NDIM};
-  for (int i = 0; i < buffer->ndim; i++) {
+  for (int i = buffer->ndim - 1; i >= 0; i--) {
+    Py_ssize_t stride = buffer->strides ? buffer->strides[i] : compact;
+    if (!buffer->strides)
+      compact *= buffer->shape[i];
     view->shape[i] = buffer->shape[i];
-    view->strides[i] = buffer->itemsize ? buffer->strides[i] / buffer->itemsize : 0;
-    if (buffer->itemsize && buffer->strides[i] % buffer->itemsize) {
+    view->strides[i] = buffer->itemsize ? stride / buffer->itemsize : 0;
+    if (buffer->itemsize && stride % buffer->itemsize) {
       PyErr_SetString(PyExc_ValueError, "the array's strides are no multiples of its elements");
       return -1;
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions: values in both directions, errors, threads."""
 
+import ctypes
 import gc
 import os
 import pathlib
@@ -288,6 +289,15 @@ def test_array_is_lent_to_a_callback(global_func):
     global_func("test.fill", fill)(array)
     assert (array == 7).all()
     assert kept[0].shape == (0, 0)
+
+
+def test_an_array_of_ctypes_is_an_array(global_func):
+    def double(x):
+        x.numpy()[...] *= 2
+
+    rows = (ctypes.c_float * 3 * 2)((1, 2, 3), (4, 5, 6))
+    global_func("test.double", double)(rows)
+    assert [list(row) for row in rows] == [[2, 4, 6], [8, 10, 12]]
 
 
 def test_read_only_array_is_an_error(global_func):
