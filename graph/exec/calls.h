@@ -36,11 +36,10 @@ struct BpExecutor {
   BpTensorView *views;   /* by entry */
   BpTensorView *flat;    /* the views as vectors if a node flattens; else NULL */
   int64_t *num_elements; /* the extents that `flat` points to, by entry */
-  void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
+  BpTensor **storage;    /* by storage id; NULL where a parameter or bound input is used instead */
   BpTensor **bound;      /* the caller's tensor in use, or NULL, by argument */
   unsigned char *ready;  /* whether the argument has a value, by argument */
   BpTensor **outputs;    /* by head; of the last run */
-  bool *is_kept;         /* whether the tensor of an output keeps its memory, by head */
   bool is_moved; /* whether memory of an argument that is an output has changed since then */
   BpValue *args; /* arguments of all calls */
   Call *calls;

@@ -27,8 +27,6 @@
 #include "graph/io/device_text.h"
 #include "graph/io/overlap.h"
 
-#define STORAGE_ALIGNMENT 256
-
 static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
   const BpCallGraph *graph = executor->plan.graph;
   return graph->entries[graph->nodes[graph->arg_nodes[arg]].first_entry].storage_id;
@@ -59,15 +57,20 @@ static BpDevice storage_device(const BpExecutor *executor, int32_t storage) {
   return device_of(executor, executor->plan.graph->storages[storage].last_entry);
 }
 
+/* Returns the executor's memory for a storage id; NULL if it has none. */
+static void *own_memory(const BpExecutor *executor, int32_t storage) {
+  const BpTensor *memory = executor->storage[storage];
+  return memory ? memory->view.data : NULL;
+}
+
 static int allocate_storage(BpExecutor *executor, int32_t storage) {
-  const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
-  uint64_t size = executor->plan.graph->storages[storage].bytes;
-  if (bp_device_alloc(
-          storage_device(executor, storage),
-          &(BpAllocation){sizeof(BpAllocation), size, STORAGE_ALIGNMENT, bytes, 0, NULL},
-          &executor->storage[storage]) < 0)
-    return bp_error_add_context("%" PRIu64 " bytes of storage for the graph", size);
-  point_storage(executor, storage, executor->storage[storage], 0);
+  const BpDataType byte = {BP_DTYPE_UINT, 8, 1};
+  const int64_t size = (int64_t)executor->plan.graph->storages[storage].bytes;
+  executor->storage[storage] =
+      bp_tensor_create(&size, 1, byte, storage_device(executor, storage), NULL);
+  if (!executor->storage[storage])
+    return bp_error_add_context("%" PRId64 " bytes of storage for the graph", size);
+  point_storage(executor, storage, own_memory(executor, storage), 0);
   return 0;
 }
 
@@ -419,30 +422,39 @@ static uint32_t viewed_arg(const BpExecutor *executor, uint32_t head) {
   return arg;
 }
 
-/* Makes the tensor of an output, which keeps `bound`, the tensor that it views, or NULL. */
-static int make_output(BpExecutor *executor, uint32_t head, BpTensor *bound) {
+/* The tensor whose memory has an output: a bound tensor, a parameter or the executor's storage. */
+static BpTensor *owner_of_output(const BpExecutor *executor, uint32_t head) {
+  uint32_t arg = viewed_arg(executor, head);
+  if (arg < executor->plan.graph->num_args && executor->bound[arg])
+    return executor->bound[arg];
+  if (arg < executor->plan.graph->num_args && executor->plan.params[arg])
+    return executor->plan.params[arg];
+  return executor->storage[head_storage(executor, head)];
+}
+
+/* Makes the tensor of an output, which keeps its memory alive. */
+static int make_output(BpExecutor *executor, uint32_t head) {
   const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
-  BpTensor *output = bp_tensor_wrap(view, bound ? bp_object_release : NULL, bound);
+  BpTensor *owner = owner_of_output(executor, head);
+  BpTensor *output = bp_tensor_wrap(view, bp_object_release, owner);
   if (!output)
     return -1;
-  bp_object_retain(bound);
+  bp_object_retain(owner);
   bp_object_release(executor->outputs[head]);
   executor->outputs[head] = output;
-  executor->is_kept[head] = bound != NULL;
   return 0;
 }
 
 static int create_outputs(BpExecutor *executor) {
   for (uint32_t i = 0; i < executor->plan.graph->num_heads; i++)
-    if (make_output(executor, i, NULL) < 0)
+    if (make_output(executor, i) < 0)
       return -1;
   return 0;
 }
 
 int bp__executor_renew_outputs(BpExecutor *executor) {
   for (uint32_t i = 0; i < executor->plan.graph->num_heads && executor->is_moved; i++) {
-    uint32_t arg = viewed_arg(executor, i);
-    if (arg < executor->plan.graph->num_args && make_output(executor, i, executor->bound[arg]) < 0)
+    if (viewed_arg(executor, i) < executor->plan.graph->num_args && make_output(executor, i) < 0)
       return -1;
   }
   executor->is_moved = false;
@@ -471,10 +483,8 @@ static int allocate_tables(BpExecutor *executor) {
   executor->bound = calloc((size_t)graph->num_args + 1, sizeof(*executor->bound));
   executor->ready = calloc((size_t)graph->num_args + 1, sizeof(*executor->ready));
   executor->outputs = calloc((size_t)graph->num_heads + 1, sizeof(*executor->outputs));
-  executor->is_kept = calloc((size_t)graph->num_heads + 1, sizeof(*executor->is_kept));
   if (!executor->views || !executor->storage || !executor->bound || !executor->ready ||
-      !executor->outputs || !executor->is_kept ||
-      (flattens && (!executor->flat || !executor->num_elements)))
+      !executor->outputs || (flattens && (!executor->flat || !executor->num_elements)))
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for an executor of %u entries",
                           graph->num_entries);
   return 0;
@@ -558,8 +568,7 @@ void bp__executor_free(BpExecutor *executor) {
     bp_event_free(executor->calls[i].copied);
   }
   for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
-    if (executor->storage[i])
-      bp_device_free(storage_device(executor, (int32_t)i), executor->storage[i]);
+    bp_object_release(executor->storage[i]);
   if (executor->num_streams > 0)
     executor->streams[0] = executor->own_stream;
   for (uint32_t i = 0; i < executor->num_streams; i++)
@@ -575,7 +584,6 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor->bound);
   free(executor->ready);
   free(executor->outputs);
-  free(executor->is_kept);
   free(executor->args);
   free(executor->calls);
   free(executor->waits);
@@ -639,7 +647,7 @@ static void take_tensor(BpExecutor *executor, uint32_t arg, BpTensor *tensor) {
   if (tensor)
     point_storage(executor, storage, tensor->view.data, tensor->view.byte_offset);
   else
-    point_storage(executor, storage, executor->storage[storage], 0);
+    point_storage(executor, storage, own_memory(executor, storage), 0);
   executor->is_moved |= is_output(executor, arg);
   bp_object_release(before);
 }
@@ -667,7 +675,7 @@ static int copy_input(const BpExecutor *executor, uint32_t arg, const BpTensorVi
 
 /* Whether the value lies in the executor's memory for the argument. */
 static bool is_own_memory(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
-  const void *own = executor->storage[arg_storage(executor, arg)];
+  const void *own = own_memory(executor, arg_storage(executor, arg));
   return own && value->data == own && value->byte_offset == 0;
 }
 
@@ -677,7 +685,7 @@ static int copy_into_own(BpExecutor *executor, uint32_t arg, const BpTensorView 
   if (!executor->storage[storage] && allocate_storage(executor, storage) < 0)
     return -1;
   BpTensorView own = *bp__executor_arg(executor, arg);
-  own.data = executor->storage[storage];
+  own.data = own_memory(executor, storage);
   own.byte_offset = 0;
   if (executor->bound[arg])
     executor->ready[arg] = 0;
@@ -716,7 +724,7 @@ static int is_in_output(const BpExecutor *executor, const BpTensorView *value) {
   const BpCallGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_heads; i++) {
     const BpTensorView *output = &executor->views[graph->heads[i]];
-    if (output->data == executor->storage[graph->entries[graph->heads[i]].storage_id] &&
+    if (output->data == own_memory(executor, head_storage(executor, i)) &&
         bp__views_overlap(output, value))
       return 1;
   }

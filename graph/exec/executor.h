@@ -46,12 +46,9 @@ BpTensor *bp__executor_bound(const BpExecutor *executor, uint32_t arg);
 int bp__executor_run(BpExecutor *executor);
 /* Waits for queued work. */
 int bp__executor_sync(BpExecutor *executor);
-/* Returns a head of the last run as a tensor (transfer none), which is valid until the next run;
- * its elements are valid after bp__executor_sync. */
+/* Returns a head of the last run as a tensor (transfer none), which keeps its memory alive. The
+ * next run overwrites the elements, which are valid after bp__executor_sync. */
 BpTensor *bp__executor_output(const BpExecutor *executor, uint32_t head);
-/* Whether the tensor of a head keeps its memory: the head views an argument that had memory of its
- * own. The memory of other heads lives as long as the executor and the plan. */
-bool bp__executor_keeps_output(const BpExecutor *executor, uint32_t head);
 
 /* A callback after each node of a profiled run, when the device is idle. Returns 0 to continue, 1
  * to end the run, or -1 with an error to make it fail. Times are nanoseconds since the run

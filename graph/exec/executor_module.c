@@ -189,11 +189,7 @@ static int get_output(void *closure, const BpValue *args, int32_t num_args, BpVa
   uint32_t head = (uint32_t)args[0].v_int64;
   BpTensor *output = bp__executor_output(self->executor, head);
   if (num_args == 1) {
-    BpTensor *tensor = bp__executor_keeps_output(self->executor, head) ? bp_object_retain(output)
-                                                                       : wrap(self, &output->view);
-    if (!tensor)
-      return -1;
-    give_tensor(result, tensor);
+    give_tensor(result, bp_object_retain(output));
     return 0;
   }
   const BpTensorView *to = as_view(&args[1]);

@@ -287,10 +287,6 @@ BpTensor *bp__executor_output(const BpExecutor *executor, uint32_t head) {
   return executor->outputs[head];
 }
 
-bool bp__executor_keeps_output(const BpExecutor *executor, uint32_t head) {
-  return executor->is_kept[head];
-}
-
 typedef struct Profile {
   BpExecutor *executor;
   BpNodeVisitor visit;

@@ -253,6 +253,36 @@ static void test_mapping(gconstpointer rows) {
   g_free(file);
 }
 
+/* Runs the model with equal numbers; the output (transfer full) outlives the context and, since the
+ * model is freed, the model. */
+static BpTensor *take_output(BpModel *model, float number) {
+  float x[] = {number, number, number, number, number, number};
+  const BpTensorView view = {
+      x, {BP_DEVICE_CPU, 0}, 2, {BP_DTYPE_FLOAT, 32, 1}, (int64_t *)extents, NULL, 0};
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context || bp_model_set_input(context, "x", &view) || bp_model_run(context))
+    g_error("%s", bp_error_message());
+  BpTensor *output = bp_object_retain(bp_model_get_output(context, 0));
+  bp_model_context_free(context);
+  bp_model_release(model);
+  return output;
+}
+
+static void test_outputs_outlive_their_context(void) {
+  BpCompileOptions options = with_shape();
+  const BpCompileOptions *const each[] = {&options, NULL}; /* NULL: an open extent */
+  for (size_t i = 0; i < G_N_ELEMENTS(each); i++) {
+    BpTensor *first = take_output(bp_model_load_for(onnx, "cpu", each[i], NULL), 1);
+    BpTensor *second = take_output(bp_model_load_for(onnx, "cpu", each[i], NULL), 2);
+    for (int k = 0; k < 6; k++) {
+      g_assert_cmpfloat(((const float *)first->view.data)[k], ==, -1);
+      g_assert_cmpfloat(((const float *)second->view.data)[k], ==, -2);
+    }
+    bp_tensor_release(first);
+    bp_tensor_release(second);
+  }
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_files();
@@ -268,6 +298,7 @@ int main(int argc, char **argv) {
   ADD("members-that-an-older-program-lacks-count-as-0",
       test_members_that_an_older_program_lacks_count_as_0);
   ADD("errors-name-the-cause-and-leave-no-report", test_errors);
+  ADD("outputs-outlive-their-context", test_outputs_outlive_their_context);
   g_test_add_data_func("/load/parameters-stay-in-the-file-of-the-library/graph", "1", test_mapping);
   g_test_add_data_func("/load/parameters-stay-in-the-file-of-the-library/program", "n",
                        test_mapping);

@@ -3,7 +3,7 @@
  * separately. Applications that run compiled models use graph/model.h instead.
  *
  * The module's kind is "graph_executor"; its functions, all packed, one thread at a time. A tensor
- * that the executor returns keeps the executor alive.
+ * that the executor returns keeps its memory alive.
  *
  * - set_input(name or index, tensor) copies
  * - set_input_zero_copy(name or index, tensor object on the executor's device) uses it in place

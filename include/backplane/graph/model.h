@@ -417,8 +417,9 @@ BP_API int bp_model_run(BpModelContext *context);
  * neither place ends normally. Any thread; the context must not be freed during the call.
  * Since 1.0. */
 BP_API int bp_model_cancel(BpModelContext *context);
-/* Waits for the run and returns an output (transfer none), valid until the next run. BP_ERROR_VALUE
- * before the first run, and after a run that failed. */
+/* Waits for the run and returns an output (transfer none), whose elements are valid until the next
+ * run. A reference to the output keeps its memory when the context is freed. BP_ERROR_VALUE before
+ * the first run, and after a run that failed. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
 /* Returns an output as bp_model_get_output does, but does not wait: the output is valid for later
  * work on the stream of bp_model_set_stream. The context's thread. Since 1.0. */
