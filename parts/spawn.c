@@ -264,8 +264,9 @@ int bp__spawn_and_wait(const BpSpawn *what, int *status) {
 /* ---- Programs and their environment ------------------------------------------------------ */
 
 static int is_set_by(char *const *settings, const char *variable) {
+  size_t size = strcspn(variable, "=");
   for (; *settings; settings++)
-    if (!strncmp(*settings, variable, strcspn(*settings, "=") + 1))
+    if (strcspn(*settings, "=") == size && !strncmp(*settings, variable, size))
       return 1;
   return 0;
 }
@@ -283,7 +284,8 @@ char **bp__spawn_environment(char *const *settings) {
     if (!is_set_by(settings, environ[i]))
       environment[used++] = environ[i];
   for (size_t i = 0; i < num_settings; i++)
-    environment[used++] = settings[i];
+    if (strchr(settings[i], '='))
+      environment[used++] = settings[i];
   environment[used] = NULL;
   return environment;
 }

@@ -35,8 +35,8 @@ int bp__spawn(const BpSpawn *what, pid_t *pid);
 int bp__spawn_and_wait(const BpSpawn *what, int *status);
 
 /* Makes the environment for a program: this process' environment, or an empty one if the process
- * has more rights than its user. `settings` ("NAME=VALUE", NULL at the end) replace variables of
- * the same names (transfer container, free). NULL: no memory. */
+ * has more rights than its user. `settings` (NULL at the end) replace variables, "NAME=VALUE", or
+ * remove them, "NAME" (transfer container, free). NULL: no memory. */
 char **bp__spawn_environment(char *const *settings);
 
 /* Finds the absolute path of a program (transfer full, free), as a shell would. In a process with

@@ -15,13 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Settings with which a compiler writes messages in ASCII, finds its parts, such as `ld`, and has
- * its temporary files in the working folder, which is removed even if a signal ends the compiler.
- */
+/* Settings with which a compiler writes messages in ASCII, finds its parts, such as `ld`, writes no
+ * search path of the user's into libraries, and has its temporary files in the working folder,
+ * which is removed even if a signal ends the compiler. */
 static char **make_environment(void) {
-  static char plain[] = "LC_ALL=C", temporary[] = "TMPDIR=.", system_path[] = "PATH=/usr/bin:/bin";
+  static char plain[] = "LC_ALL=C", temporary[] = "TMPDIR=.", run_path[] = "LD_RUN_PATH",
+              system_path[] = "PATH=/usr/bin:/bin";
   int has_path = !bp__is_privileged() && bp__env_get("PATH");
-  char *const settings[] = {plain, temporary, has_path ? NULL : system_path, NULL};
+  char *const settings[] = {plain, temporary, run_path, has_path ? NULL : system_path, NULL};
   return bp__spawn_environment(settings);
 }
 

@@ -870,6 +870,24 @@ static void test_exported_host_code_runs(void) {
   g_free(path);
 }
 
+/* The linker writes the variable LD_RUN_PATH into libraries. */
+static void test_exported_library_has_no_search_path(void) {
+  static const char folder[] = "/no/such/run/path";
+  char *path = temporary_path("host.so"), *bytes;
+  gsize size;
+  g_setenv("LD_RUN_PATH", folder, TRUE);
+  BpModule *module = fake_host_module(ADD_SOURCE, "-O1\n");
+  if (bp_module_export_library(module, path))
+    g_error("%s", bp_error_message());
+  g_unsetenv("LD_RUN_PATH");
+  bp_object_release(module);
+  g_assert_true(g_file_get_contents(path, &bytes, &size, NULL));
+  g_assert_null(memmem(bytes, size, folder, strlen(folder)));
+  g_free(bytes);
+  g_remove(path);
+  g_free(path);
+}
+
 static void test_exported_library_carries_its_imports(void) {
   char *path = temporary_path("imports.so");
   export_with_imports(path);
@@ -1361,6 +1379,8 @@ static void add_source_tests(void) {
 
 static void add_library_tests(void) {
   g_test_add_func("/module/export/host-code-runs", test_exported_host_code_runs);
+  g_test_add_func("/module/export/library-has-no-search-path",
+                  test_exported_library_has_no_search_path);
   g_test_add_func("/module/export/library-carries-its-imports",
                   test_exported_library_carries_its_imports);
   g_test_add_func("/module/export/what-cannot-be-is-an-error",
