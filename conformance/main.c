@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <backplane/conformance/conformance.h>
+#include <backplane/plugins.h>
 
 #include "conformance/run.h"
 
@@ -105,6 +106,19 @@ static int check_output(const char *output, const char *file) {
                         file);
 }
 
+/* Compares the output with the files of the plugins of a name. */
+static int check_output_of_name(const char *output, const char *name) {
+  BpPluginList *list = output && name ? bp_plugin_list() : NULL;
+  int rc = output && name && !list ? -1 : 0;
+  for (size_t i = 0; i < bp_plugin_list_size(list) && rc == 0; i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (strcmp(info->name, name) == 0)
+      rc = check_output(output, info->path);
+  }
+  bp_plugin_list_free(list);
+  return rc;
+}
+
 /* A file is recognised by the '/' in its path, so a bare FILE.so gets one. */
 static char *make_subject(const char *plugin) {
   gboolean is_bare_file = !strchr(plugin, '/') && strchr(plugin, '.');
@@ -141,11 +155,12 @@ static int run_checks(Run *run, const Options *options, const Format *format) {
 /* All options are checked before any output is written. */
 static int run_options(Run *run, const Options *options) {
   Output output;
+  const char *plugin = options->plugins ? options->plugins[0] : NULL;
   const Format *format = options->json     ? bp__report_json()
                          : options->format ? bp__report_format(options->format)
                                            : bp__report_format("text");
   if (!format || check_options(options) || bp__run_select(run, options->only, options->skip) ||
-      check_output(options->output, options->plugins ? options->plugins[0] : NULL) ||
+      check_output(options->output, plugin) || check_output_of_name(options->output, plugin) ||
       check_output(options->output, options->expect_fail) ||
       (options->expect_fail && bp__run_expect(run, options->expect_fail)))
     return -1;

@@ -254,6 +254,7 @@ keeps_the_mode() (
 keeps_what_it_reads() {
   cp "$simdev" "$work/kept.so" && ln -f "$work/kept.so" "$work/kept" && echo copy.order >"$work/known" || return
   ends_saying 2 'would replace a file that is read' verify --output "$work/kept" --only plugin.descriptor "$work/kept.so" &&
+    BACKPLANE_PLUGIN_PATH=$work ends_saying 2 'would replace a file that is read' verify --output "$work/kept" --only plugin.descriptor simdev &&
     ends_saying 2 'would replace a file that is read' verify --output "$work/known" --expect-fail "$work/known" --only copy "$simdev" &&
     cmp "$simdev" "$work/kept.so" && [ "$(cat "$work/known")" = copy.order ]
 }
