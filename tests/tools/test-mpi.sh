@@ -107,7 +107,9 @@ nothing_left_of_a_signal() {
 lost_output() {
   mkdir "$work/lost" &&
     fails 1 "backplane-mpi: cannot write the output: " sh -c '"$@" >/dev/full' - \
-      "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/lost" "$digits"/images/7*.png
+      "$mpi" run "$digits/digits.onnx" --device cpu --output "$work/lost" "$digits"/images/7*.png &&
+    (ulimit -f 0 && "$mpi" --version 2>&1 >"$work/lost/version"; echo "status $?") | cat >"$work/said" &&
+    grep -F "cannot write the output: File too large" "$work/said" && grep -Fx "status 1" "$work/said"
 }
 
 # German writes numbers with a comma.
