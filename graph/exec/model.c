@@ -40,6 +40,7 @@ struct BpModelContext {
   BpSpecialContexts *specials; /* contexts of specialised models, or NULL */
   void *stream;                /* the caller's stream, if the executor does not queue on it */
   bool has_stream;
+  bool is_running; /* in a run or profile, whose callbacks may not use the context */
 };
 
 /* ---- Making a model ---------------------------------------------------------------------- */
@@ -293,6 +294,18 @@ BpModelContext *bp_model_context_create(BpModel *model) {
   return NULL;
 }
 
+/* Checks that no callback of a run, such as the visitor of a profile, uses the run's context. */
+static int check_idle(const BpModelContext *context) {
+  if (!BP_NOT_NULL(context))
+    return -1;
+  return context->is_running
+             ? bp_error_raise(
+                   BP_ERROR_NOT_READY,
+                   "the context is in the middle of a run; use it after the run, or make "
+                   "another context of the model")
+             : 0;
+}
+
 /* ---- Streams */
 
 static BpDevice first_device(const BpModel *model) {
@@ -321,7 +334,7 @@ static int lead_stream(const BpModelContext *context, int status) {
 }
 
 int bp_model_set_stream(BpModelContext *context, void *stream) {
-  if (!BP_NOT_NULL(context))
+  if (check_idle(context) < 0)
     return -1;
   const BpModelExecutor *executor = context->model->executor;
   if (executor->set_stream)
@@ -384,7 +397,7 @@ static int find_output(const BpModel *model, const char *name, uint32_t *index) 
 
 int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value) {
   uint32_t input;
-  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
+  if (check_idle(context) < 0 || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
       find_input(context->model, name, &input) < 0)
     return -1;
   if (context->specials)
@@ -396,7 +409,7 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
 
 int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
   uint32_t input;
-  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
+  if (check_idle(context) < 0 || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
       find_input(context->model, name, &input) < 0)
     return -1;
   if (context->specials)
@@ -407,7 +420,7 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
 int bp_model_bind_cache(BpModelContext *context, const char *input, const char *output,
                         BpTensor *memory, int64_t length) {
   uint32_t from = 0, to = 0;
-  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(input) || !BP_NOT_NULL(output) ||
+  if (check_idle(context) < 0 || !BP_NOT_NULL(input) || !BP_NOT_NULL(output) ||
       !BP_NOT_NULL(memory) || find_input(context->model, input, &from) < 0 ||
       find_output(context->model, output, &to) < 0)
     return -1;
@@ -441,7 +454,7 @@ int64_t bp_model_cache_length(BpModelContext *context, const char *input) {
 
 int bp_model_set_cache_length(BpModelContext *context, const char *input, int64_t length) {
   uint32_t index;
-  return find_cached(context, input, &index) < 0
+  return check_idle(context) < 0 || find_cached(context, input, &index) < 0
              ? -1
              : context->model->executor->set_cache_length(context->running, index, length);
 }
@@ -459,11 +472,22 @@ static void *choose(BpModelContext *context) {
   return context->specials ? bp__special_contexts_choose(context->specials) : context->running;
 }
 
-int bp_model_run(BpModelContext *context) {
-  if (!BP_NOT_NULL(context) || follow_stream(context) < 0)
+/* Runs the context with `visit`, or NULL: a run that is not profiled. */
+static int run(BpModelContext *context, BpModelCallVisit visit, void *visitor) {
+  const BpModelExecutor *executor = context->model->executor;
+  if (follow_stream(context) < 0)
     return -1;
   void *running = choose(context);
-  return lead_stream(context, running ? context->model->executor->run(running) : -1);
+  context->is_running = true;
+  int status = !running ? -1
+               : visit  ? executor->profile(running, visit, visitor)
+                        : executor->run(running);
+  context->is_running = false;
+  return lead_stream(context, status);
+}
+
+int bp_model_run(BpModelContext *context) {
+  return check_idle(context) < 0 ? -1 : run(context, NULL, NULL);
 }
 
 /* The executor's context that ran last. */
@@ -525,12 +549,6 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
                      int (*visit)(void *visitor, const char *node, const char *function,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
-  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(visit))
-    return -1;
   Profile profile = {dump_dir, visit, visitor};
-  if (follow_stream(context) < 0)
-    return -1;
-  void *running = choose(context);
-  return lead_stream(
-      context, running ? context->model->executor->profile(running, profile_call, &profile) : -1);
+  return check_idle(context) < 0 || !BP_NOT_NULL(visit) ? -1 : run(context, profile_call, &profile);
 }

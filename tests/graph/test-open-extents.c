@@ -632,6 +632,46 @@ static void test_a_visitor_may_run_the_model(void) {
   g_free(path);
 }
 
+/* Uses the context that is profiled. */
+static int use_profiled(void *visitor, const char *node, const char *function, int64_t start_ns,
+                        int64_t duration_ns) {
+  BpModelContext *context = visitor;
+  BpTensor *x = numbers((const int64_t[]){1, 3, WIDTH}, 3);
+  (void)node;
+  (void)function;
+  (void)start_ns;
+  (void)duration_ns;
+  const int statuses[] = {bp_model_run(context),
+                          bp_model_profile(context, NULL, use_profiled, context),
+                          bp_model_set_input(context, "x", &x->view),
+                          bp_model_bind_input(context, "x", x), bp_model_set_stream(context, NULL)};
+  for (size_t i = 0; i < G_N_ELEMENTS(statuses); i++)
+    g_assert_cmpint(statuses[i], ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_READY);
+  bp_error_clear();
+  bp_object_release(x);
+  return 0;
+}
+
+static void test_a_visitor_may_not_use_its_context(void) {
+  char *path = attention_file();
+  const int64_t shape[] = {2, 5, WIDTH};
+  BpTensor *x = numbers(shape, 3);
+  for (int is_open = 0; is_open < 2; is_open++) {
+    BpModule *module =
+        compile(path, "llvm -opt=0", is_open ? NULL : &(BpInputShape){"x", shape, 3});
+    BpModelContext *context = start(module);
+    g_assert_cmpint(bp_model_set_input(context, "x", &x->view), ==, 0);
+    g_assert_cmpint(bp_model_profile(context, NULL, use_profiled, context), ==, 0);
+    assert_as_closed(path, context, shape, 3);
+    bp_model_context_free(context);
+    bp_object_release(module);
+  }
+  bp_object_release(x);
+  unlink(path);
+  g_free(path);
+}
+
 static void test_empty(void) {
   char *path = attention_file();
   BpModule *module = compile(path, "llvm -opt=0", NULL);
@@ -1073,6 +1113,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/a_visitor_may_run_the_model", test_a_visitor_may_run_the_model);
+  g_test_add_func("/open-extents/a_visitor_may_not_use_its_context",
+                  test_a_visitor_may_not_use_its_context);
   g_test_add_func("/open-extents/denormals_are_flushed", test_denormals);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/groups_of_nothing_give_nothing", test_empty_groups);

@@ -429,11 +429,12 @@ BP_API BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t ind
 
 /* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
  * and nanoseconds, in order, until it returns non-zero. A non-zero return of `visit` is no error,
- * but the outputs are then not valid. If dump_dir is not NULL, every intermediate result is written
- * to that folder as NODE.npy; a file of that name that is no .npy file is an error, and stays. A
- * node with the name or the file name of another node gets a number ("3:add"). Each call of a
- * function by a Relax executable counts as a node ("3-fused_add"), and so does a part that was
- * compiled as a whole. */
+ * but the outputs are then not valid. `visit` may run other contexts of the model; it must not free
+ * this context, and functions that would change the context fail with BP_ERROR_NOT_READY. If
+ * dump_dir is not NULL, every intermediate result is written to that folder as NODE.npy; a file of
+ * that name that is no .npy file is an error, and stays. A node with the name or the file name of
+ * another node gets a number ("3:add"). Each call of a function by a Relax executable counts as a
+ * node ("3-fused_add"), and so does a part that was compiled as a whole. */
 BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
                             int (*visit)(void *visitor, const char *node, const char *function,
                                          int64_t start_ns, int64_t duration_ns),
