@@ -604,27 +604,41 @@ static const struct {
   const char *op;      /* name, or the common prefix of several names */
   int32_t first, last; /* range of the inputs that may depend on the data */
   int (*bind)(BpVectorMaker m, BpGraphNode *node);
+  bool is_constant; /* the row takes constants alone, and no expressions of extents */
 } binders[] = {
-    {"Reshape", 1, 1, bind_reshape},     {"Expand", 1, 1, bind_expand},
-    {"Slice", 1, 4, bind_slice},         {"ConstantOfShape", 0, 0, bind_constant_of_shape},
-    {"Tile", 1, 1, bind_tile},           {"TopK", 1, 1, bind_topk},
-    {"Split", 1, 1, bp__bind_split},     {"Pad", 1, 3, bp__bind_pad},
-    {"Squeeze", 1, 1, bp__bind_squeeze}, {"Unsqueeze", 1, 1, bp__bind_unsqueeze},
-    {"CumSum", 1, 1, bp__bind_running},  {"CumProd", 1, 1, bp__bind_running},
-    {"Trilu", 1, 1, bp__bind_trilu},     {"Reduce", 1, 1, bp__bind_reduce},
-    {"Col2Im", 1, 2, bp__bind_col2im},   {"MaxUnpool", 2, 2, bind_max_unpool},
-    {"DFT", 1, 2, bp__bind_dft},         {"STFT", 1, 3, bp__bind_stft},
+    {"Reshape", 1, 1, bind_reshape, false},
+    {"Expand", 1, 1, bind_expand, false},
+    {"Slice", 1, 4, bind_slice, false},
+    {"ConstantOfShape", 0, 0, bind_constant_of_shape, false},
+    {"Tile", 1, 1, bind_tile, false},
+    {"TopK", 1, 1, bind_topk, false},
+    {"Split", 1, 1, bp__bind_split, false},
+    {"Pad", 1, 3, bp__bind_pad, false},
+    {"Squeeze", 1, 1, bp__bind_squeeze, true},
+    {"Unsqueeze", 1, 1, bp__bind_unsqueeze, true},
+    {"CumSum", 1, 1, bp__bind_running, true},
+    {"CumProd", 1, 1, bp__bind_running, true},
+    {"Trilu", 1, 1, bp__bind_trilu, true},
+    {"Reduce", 1, 1, bp__bind_reduce, true},
+    {"Col2Im", 1, 2, bp__bind_col2im, false},
+    {"MaxUnpool", 2, 2, bind_max_unpool, false},
+    {"DFT", 1, 2, bp__bind_dft, false},
+    {"STFT", 1, 3, bp__bind_stft, false},
 };
 
 static bool is_for(const char *name, const char *op) {
   return strcmp(name, "Reduce") ? !strcmp(name, op) : !strncmp(name, op, strlen(name));
 }
 
+static bool is_expression(const BpGraphNode *node, int32_t input) {
+  return bp__node_input(node, input) && bp__node_input(node, input)->extents;
+}
+
 int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node) {
   for (size_t i = 0; i < sizeof(binders) / sizeof(binders[0]); i++)
     if (!*node->op->domain && is_for(binders[i].op, node->op->name))
       for (int32_t k = binders[i].first; k <= binders[i].last; k++)
-        if (bp__vector_is_of_data(node, k))
+        if (bp__vector_is_of_data(node, k) || (binders[i].is_constant && is_expression(node, k)))
           return check_can_bind(graph, node) ? -1
                                              : binders[i].bind((BpVectorMaker){graph, node}, node);
   return 0;
