@@ -454,6 +454,12 @@ int bp__bind_stft(BpVectorMaker m, BpGraphNode *node) {
 BP_ROW_EXPAND(stft) {
   BpGraphValue *x = node->inputs[0], *window;
   int is_half = bp__node_int(node, "onesided", 1) != 0;
+  /* PyTorch exports real signals without the axis of parts. */
+  if (x->ndim == 2)
+    x = node->inputs[0] =
+        bp__op_reshape(graph, node, x, (int64_t[]){x->shape[0], x->shape[1], 1}, 3);
+  if (!x)
+    return -1;
   Transform t = {graph, node, bp_te_accumulator(x->dtype), 0};
   int64_t step, length;
   if (read_frames(graph, node, &step, &length, &window))

@@ -552,6 +552,10 @@ CASES = {
          node("Add", "past one", "k"), node("Trilu", "x k", "y", upper=1), node("Trilu", "x past", "z", upper=0)],
         {"x": (FLOAT, ["n", "m"])}, "y z", {"zero": np.int64(0), "one": np.int64(1)},
         [{"x": Shape(shape)} for shape in [(3, 5), (1, 7), (4, 4), (5, 2), (0, 3), (3, 0)]]),
+    "stft_of_signals_without_an_axis_of_parts": (
+        [node("STFT", "x step window", "y"), node("STFT", "x step window", "z", onesided=0)],
+        {"x": (FLOAT, ["n", "m"])}, "y z", {"step": np.int64(4), "window": np.hanning(16).astype("f")},
+        [{"x": Shape(shape)} for shape in [(2, 16), (1, 37), (3, 19)]]),
     "quantised_layers": (
         [node("QuantizeLinear", "xf a z", "x"), node("QuantizeLinear", "yf a z", "y"),
          node("QLinearAdd", "x a z y a z c z", "s", domain="com.microsoft"),
