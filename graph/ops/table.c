@@ -323,7 +323,8 @@ static const BpOp table[] = {
     OPEN_EXPANDED("BatchNormalization", 7, 5, 5, 5,
                   "epsilon:f momentum:f training_mode:i spatial:i", batch_normalization),
     OPEN_EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
-    OPEN_EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
+    /* onnxruntime writes LayerNormalization in all operator sets. */
+    OPEN_EXPANDED("LayerNormalization", 1, 2, 3, 3, "axis:i epsilon:f stash_type:i",
                   layer_normalization),
     FIRST_EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
                    group_normalization),
@@ -336,6 +337,7 @@ static const BpOp table[] = {
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* Operators that optimisers write in place of chains of operators. */
+    MICROSOFT("Gelu", 1, 1, 1, "", bias_gelu),
     MICROSOFT("BiasGelu", 2, 2, 1, "", bias_gelu),
     MICROSOFT("FastGelu", 1, 2, 1, "", fast_gelu),
     MICROSOFT("QuickGelu", 1, 1, 1, "alpha:f", quick_gelu),

@@ -633,6 +633,7 @@ def attention_cases():
     yield from group_query_cases()
     for shape in ((2, 5, 8), (3, 8)):
         for attrs in ({}, dict(epsilon=.3), dict(axis=1)):
+            yield "LayerNormalization", 11, attrs, [noise(*shape), *noise(2, *shape[attrs.get("axis", -1):])]
             yield "SimplifiedLayerNormalization", 20, attrs, [noise(*shape), noise(*shape[attrs.get("axis", -1):])]
     tables, vectors = [noise(20, 8), noise(9, 8), noise(2, 8)], [noise(8), noise(8)]
     for rest in ([], [ids(2, 2, 5)], [None, ids(9, 2, 5)]):

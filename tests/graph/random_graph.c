@@ -1098,6 +1098,7 @@ static const Row rows[] = {
     {"Attention", make_attention,
      "|is_causal=1|scale=0.25f is_causal=1|softcap=2.0f|softmax_precision=1", 0, 0},
     {"LinearAttention", make_linear_attention, "|scale=0.25f|chunk_size=2", 0, 0},
+    {"com.microsoft.Gelu", make_unary, "", FLOATS, 0},
     {"com.microsoft.BiasGelu", make_biased, "", 0, 0},
     {"com.microsoft.FastGelu", make_biased, "", 0, 0},
     {"com.microsoft.QuickGelu", make_unary, "|alpha=0.7f", FLOATS, 0},
