@@ -177,14 +177,12 @@ BP_ROW_EXPAND(dropout) {
   node->outputs[0] = node->inputs[0];
   if (node->num_outputs == 1)
     return 0;
-  if (bp__value_is_open(node->inputs[0]))
-    return bp__op_error(node, "the mask of an input whose extents are open is not supported");
   /* The mask of Dropout is all true; before version 10 it has the type of the input. */
   BpGraphValue *kept = bp__graph_float_scalar(graph, 1.0f);
   BpDataType dtype = node->version < 10 ? node->inputs[0]->dtype : BP__BOOL;
   BpGraphValue *inputs[] = {
       bp__op_cast(graph, node, kept, dtype),
-      bp__graph_int_vector(graph, node->inputs[0]->shape, node->inputs[0]->ndim)};
+      bp__op_extents(graph, node, node->inputs[0]->shape, node->inputs[0]->ndim)};
   node->outputs[1] = bp__op_apply(graph, "", "Expand", node->name, inputs, 2, NULL, 0);
   return node->outputs[1] ? 0 : -1;
 }

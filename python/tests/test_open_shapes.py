@@ -547,6 +547,9 @@ CASES = {
         {"x": (FLOAT, ["n", 6, "h", "w"])}, "c y",
         {"g": weights(24), "h": weights(24), "p": np.int64([0, 0, 1, 0, 0, 0, 0, 2])},
         [{"x": Shape((n, 6, h, w))} for n, h, w in [(1, 2, 2), (2, 16, 6), (1, 50, 70), (1, 3, 4)]]),
+    "dropout_with_a_mask": (
+        [node("Dropout", "x", "y unread"), node("Dropout", "y", "z mask")],
+        {"x": (FLOAT, ["n", "m"])}, "z mask", {}, [{"x": Shape(shape)} for shape in [(3, 5), (1, 1), (0, 3)]]),
     "trilu_by_extents": (
         [node("Shape", "x", "s"), node("Gather", "s one", "columns"), node("Gather", "s zero", "rows"), node("Sub", "columns rows", "past"),
          node("Add", "past one", "k"), node("Trilu", "x k", "y", upper=1), node("Trilu", "x past", "z", upper=0)],
