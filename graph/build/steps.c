@@ -24,6 +24,12 @@ static int is_one_of(const BpGraphNode *node, const char *const *names) {
   return *names != NULL;
 }
 
+/* Whether input 1 of a node is places, which the node rounds to those of elements. */
+static int rounds_places(const BpGraphNode *node) {
+  static const char *const samplers[] = {"GridSample", "MaxRoiPool", "RoiAlign", NULL};
+  return !node->op->domain[0] && is_one_of(node, samplers);
+}
+
 /* Whether an element of the result may depend on few elements of the inputs. The last bit of a long
  * sum depends on the order of the sum in any case. */
 static int depends_on_few(const BpGraphNode *node) {
@@ -53,8 +59,8 @@ char *bp__build_mark_exact(const BpGraph *graph) {
     int must_be_exact = is_step(node);
     for (int32_t k = 0; k < node->num_outputs; k++)
       must_be_exact |= node->outputs[k] && is_exact[node->outputs[k]->id] && depends_on_few(node);
-    for (int32_t k = 0; k < node->num_inputs && must_be_exact; k++)
-      if (node->inputs[k])
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      if (node->inputs[k] && (must_be_exact || (k == 1 && rounds_places(node))))
         is_exact[node->inputs[k]->id] = 1;
   }
   return is_exact;

@@ -550,6 +550,15 @@ CASES = {
     "dropout_with_a_mask": (
         [node("Dropout", "x", "y unread"), node("Dropout", "y", "z mask")],
         {"x": (FLOAT, ["n", "m"])}, "z mask", {}, [{"x": Shape(shape)} for shape in [(3, 5), (1, 1), (0, 3)]]),
+    "places_that_are_quotients": (
+        [node("Div", "g ten", "places"), node("GridSample", "x places", "y", mode="nearest", align_corners=1),
+         node("Div", "r seven", "regions"), node("RoiAlign", "x regions b", "z", output_height=2, output_width=2,
+                                                 coordinate_transformation_mode="output_half_pixel"),
+         node("Concat", "b4 regions", "rows", axis=1), node("MaxRoiPool", "x rows", "w", pooled_shape=[2, 2])],
+        {"x": (FLOAT, [1, 2, "h", "w"]), "g": (FLOAT, [1, "n", 21, 2]), "r": (FLOAT, [59, 4])}, "y z w",
+        {"ten": np.float32(10), "seven": np.float32(7), "b": np.zeros(59, "i8"), "b4": np.zeros((59, 1), "f")},
+        [{"x": RANDOM.standard_normal((1, 2, h, 60 if h == 60 else 11)), "g": np.stack(np.broadcast_arrays(np.arange(-10, 11.), 0), -1)[None, None],
+          "r": [(0, 0, 2 * k, 2 * k) for k in range(1, 60)]} for h in (60, 3)]),
     "trilu_by_extents": (
         [node("Shape", "x", "s"), node("Gather", "s one", "columns"), node("Gather", "s zero", "rows"), node("Sub", "columns rows", "past"),
          node("Add", "past one", "k"), node("Trilu", "x k", "y", upper=1), node("Trilu", "x past", "z", upper=0)],
