@@ -99,6 +99,38 @@ static int begin_png(const PngFile *file, png_image *image) {
                                                                           : raise_png(file, image);
 }
 
+#define CHUNK_HEAD 8  /* length and type */
+#define CHUNK_SIZE 12 /* with the checksum */
+
+/* Returns the number of bytes in the chunks of compressed pixels. */
+static uint64_t count_compressed(const PngFile *file) {
+  uint64_t count = 0;
+  guint32 size;
+  for (gsize at = 8; file->size - at >= CHUNK_SIZE; at += CHUNK_SIZE + size) {
+    memcpy(&size, file->bytes + at, sizeof size);
+    size = GUINT32_FROM_BE(size);
+    if (size > file->size - at - CHUNK_SIZE)
+      break;
+    if (memcmp(file->bytes + at + CHUNK_HEAD - 4, "IDAT", 4) == 0)
+      count += size;
+  }
+  return count;
+}
+
+/* Refuses more compressed bytes than any program writes for the pixels: libpng decompresses all of
+ * them, which takes seconds for each MiB. */
+static int check_compressed(const PngFile *file, const png_image *image) {
+  uint64_t pixels = 8 * ((uint64_t)image->width + 1) * image->height;
+  uint64_t compressed = count_compressed(file), most = 2 * pixels + 65536;
+  if (compressed <= most)
+    return 0;
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "%s: %" G_GUINT64_FORMAT " bytes of compressed pixels, and %u by %u pixels "
+                        "need at most %" G_GUINT64_FORMAT
+                        "; save the picture again with another program",
+                        file->path, compressed, image->width, image->height, most);
+}
+
 static int check_indices(const PngFile *file, const png_image *image, const png_byte *indices) {
   size_t count = (size_t)image->width * image->height;
   for (size_t i = 0; i < count; i++)
@@ -134,6 +166,7 @@ static int check_palette(const PngFile *file) {
 /* Alpha is ignored: there is no background to blend with. */
 static BpTensor *decode_png(const PngFile *file, png_image *image, Layout *layout, int32_t ndim) {
   if (settle_size(image->width, image->height, file->path, layout) < 0 ||
+      check_compressed(file, image) < 0 ||
       ((image->format & PNG_FORMAT_FLAG_COLORMAP) && check_palette(file) < 0))
     return NULL;
   image->format =

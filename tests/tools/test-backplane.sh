@@ -332,6 +332,24 @@ transparency_is_left_out() {
     run_digit "$work/digits.so" "$work/clear.png" && cmp "$work/opaque.npy" "$work/out-dir/logits.npy"
 }
 
+# write_png FILE EXTRA: a picture of 28 by 28 black pixels, and EXTRA bytes of compressed zeros behind them.
+write_png() {
+  python3 -c 'import struct, sys, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+pixels = zlib.compress(bytes(28 * 29 + int(sys.argv[2])), 9)
+open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0))
+                              + chunk(b"IDAT", pixels[:1000]) + chunk(b"IDAT", pixels[1000:]) + chunk(b"IEND", b""))' "$1" "$2"
+}
+
+# Decompressing what lies behind the pixels takes seconds for each megabyte of the file.
+data_behind_the_pixels() {
+  write_png "$work/black.png" 0 && write_png "$work/little.png" 1000000 && write_png "$work/much.png" 100000000 &&
+    run_digit "$work/digits.so" "$work/black.png" && mv "$work/out-dir/logits.npy" "$work/black.npy" &&
+    run_digit "$work/digits.so" "$work/little.png" && cmp "$work/black.npy" "$work/out-dir/logits.npy" &&
+    fails 1 "bytes of compressed pixels, and 28 by 28 pixels need at most" "$backplane" run "$work/digits.so" --input "image=$work/much.png"
+}
+
 # Two images of 28 by 28 pixels with a palette of 10 colours. The last pixel is colour 9 of one, and colour 10 of the other.
 colour_outside_of_the_palette() {
   base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAMAAABF0y+mAAAAHlBMVEUAAQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB1ySg6HAAAAEUlEQVR4nGNgGAWjYBQQATgBAzUACtDAwagAAAAASUVORK5CYII= >"$work/last.png" &&
@@ -816,6 +834,7 @@ ok truncated-npy-is-an-error truncated 140 "$work/source.npy" truncated.npy "$ba
 ok flipped-png-is-read-or-an-error flipped_png
 ok transparency-is-left-out transparency_is_left_out
 ok colour-outside-of-the-palette-is-an-error colour_outside_of_the_palette
+ok data-behind-the-pixels-of-a-png-is-an-error data_behind_the_pixels
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 
