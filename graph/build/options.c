@@ -124,6 +124,12 @@ int bp__compile_options_check(const BpCompileOptions *options) {
                           options->struct_size, sizeof(*options));
   if (bp__check_tail("BpCompileOptions", options, options->struct_size, sizeof(*options)))
     return -1;
+  if ((HAS_MEMBER(options, reserved) && options->reserved) ||
+      (HAS_MEMBER(options, reserved_fallbacks) && options->reserved_fallbacks))
+    return bp_error_raise(BP_ERROR_VALUE, "BpCompileOptions: a reserved member is not 0");
+  if (options->dump_dir && !*options->dump_dir)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "BpCompileOptions::dump_dir is empty; the current folder is \".\"");
   const BpCompileLimits *limits = HAS_MEMBER(options, limits) ? options->limits : NULL;
   return limits ? bp__check_tail("BpCompileLimits", limits,
                                  MIN(limits->struct_size, BP_MAX_STRUCT_SIZE), sizeof(*limits))
@@ -145,7 +151,9 @@ int bp__compile_options_copy(const BpCompileOptions *given, BpCompileOptions *op
 /* Fails for two targets of one kind: a device runs the code for its kind, so one of them would
  * never run. */
 int bp__options_check_targets(const BpCompileOptions *options) {
-  for (int32_t i = 1; i < options->num_targets; i++)
+  for (int32_t i = 0; i < options->num_targets; i++) {
+    if (!options->targets || !options->targets[i])
+      return bp_error_raise(BP_ERROR_VALUE, "target %d of %d is NULL", i, options->num_targets);
     for (int32_t k = 0; k < i; k++)
       if (bp_target_device_type(options->targets[i]) == bp_target_device_type(options->targets[k]))
         return bp_error_raise(BP_ERROR_VALUE,
@@ -153,6 +161,7 @@ int bp__options_check_targets(const BpCompileOptions *options) {
                               "artifact holds one for each; compile a file for each",
                               bp_target_kind(options->targets[k]),
                               bp_target_kind(options->targets[i]));
+  }
   return 0;
 }
 

@@ -157,8 +157,8 @@ int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOp
   BpCompileOptions own;
   BpArena arena = {0};
   if (!BP_NOT_NULL(model) || !BP_NOT_NULL(onnx_path) || !BP_NOT_NULL(options) ||
-      bp__compile_options_copy(options, &own) < 0 || bp__options_check_stages(&own) < 0 ||
-      bp__options_check_fallbacks(&own) < 0)
+      bp__compile_options_copy(options, &own) < 0 || bp__options_check_targets(&own) < 0 ||
+      bp__options_check_stages(&own) < 0 || bp__options_check_fallbacks(&own) < 0)
     return -1;
   BpSpecialList *list;
   if (!bp__model_open_program(model, &list))

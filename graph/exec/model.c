@@ -550,5 +550,8 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
   Profile profile = {dump_dir, visit, visitor};
+  if (dump_dir && !*dump_dir)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the folder of a profile is \"\"; the current one is \".\"");
   return check_idle(context) < 0 || !BP_NOT_NULL(visit) ? -1 : run(context, profile_call, &profile);
 }

@@ -688,6 +688,14 @@ static void test_null_arguments_are_errors(void) {
   REFUSES(bp_model_visit_tensors(module, NULL, NULL));
   REFUSES(bp_onnx_visit_tensors(NULL, end_visit, NULL));
   REFUSES(bp_onnx_visit_tensors("net.onnx", NULL, NULL));
+  const BpTarget *const no_target = NULL; /* as bp_target_parse gives for a wrong text */
+  BpCompileOptions options = {.struct_size = sizeof options, .num_targets = 1};
+  REFUSES(!bp_model_compile("net.onnx", &options));
+  options.targets = &no_target;
+  REFUSES(!bp_model_compile("net.onnx", &options));
+  options.dump_dir = ""; /* no folder, and not "/" */
+  g_assert_null(bp_model_compile("net.onnx", &options));
+  assert_error(BP_ERROR_VALUE, "dump_dir is empty");
   REFUSES(bp_model_num_inputs(NULL) < 0);
   REFUSES(bp_model_num_outputs(NULL) < 0);
   REFUSES(bp_model_num_targets(NULL) < 0);
@@ -705,6 +713,8 @@ static void test_null_arguments_are_errors(void) {
   REFUSES(!bp_model_get_output(NULL, 0));
   REFUSES(bp_model_profile(NULL, NULL, note_call, NULL));
   REFUSES(bp_model_profile(context, NULL, NULL, NULL));
+  g_assert_cmpint(bp_model_profile(context, "", note_call, NULL), ==, -1);
+  assert_error(BP_ERROR_VALUE, "the current one");
   REFUSES(!bp_relax_machine_create(NULL, cpu));
   REFUSES(!bp_graph_executor_create(NULL, module, &cpu, 1));
   REFUSES(!bp_graph_executor_create("{}", NULL, &cpu, 1));
