@@ -3,6 +3,7 @@
 
 #include "core/registry/cache.h"
 
+#include "core/registry/argument.h"
 #include "core/registry/log.h"
 #include "core/registry/part.h"
 #include "core/system/env.h"
@@ -344,11 +345,17 @@ void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *by
   BpCache cache;
   char *data = NULL;
   size_t size = 0;
+  if (!BP_NOT_NULL(bytes))
+    return;
+  *bytes = (BpOwnedBytes){NULL, 0, NULL};
+  if (!BP_NOT_NULL(subject) || !BP_NOT_NULL(key))
+    return;
   BpError *error = bp_error_take();
   char *name = hash_key(key);
   if (bp__cache_open(&cache, subject) || bp__cache_load(&cache, name, &data, &size))
     bp__cache_warn();
-  *bytes = data ? (BpOwnedBytes){data, size, free} : (BpOwnedBytes){NULL, 0, NULL};
+  if (data)
+    *bytes = (BpOwnedBytes){data, size, free};
   bp__cache_close(&cache);
   g_free(name);
   if (error)
@@ -357,6 +364,8 @@ void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *by
 
 void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
   BpCache cache;
+  if (!BP_NOT_NULL(subject) || !BP_NOT_NULL(key) || !BP_NOT_NULL(bytes))
+    return;
   BpError *error = bp_error_take();
   char *name = hash_key(key);
   if (bytes->size) {

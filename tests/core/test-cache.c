@@ -376,6 +376,29 @@ static void test_foreign(void) {
   run_in_child(use_foreign, no_mount);
 }
 
+static void assert_null_refused(void) {
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_VALUE);
+  bp_error_clear();
+}
+
+static void test_null(void) {
+  BpOwnedBytes bytes = {(char *)1, 1, NULL};
+  const BpByteArray key = {"key", 3};
+  bp_cache_read("x", NULL, &bytes);
+  assert_null_refused();
+  g_assert_null(bytes.data);
+  bp_cache_read(NULL, &key, &bytes);
+  assert_null_refused();
+  bp_cache_read("x", &key, NULL);
+  assert_null_refused();
+  bp_cache_write(NULL, &key, &key);
+  assert_null_refused();
+  bp_cache_write("x", NULL, &key);
+  assert_null_refused();
+  bp_cache_write("x", &key, NULL);
+  assert_null_refused();
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_plugin_directory();
@@ -383,6 +406,7 @@ int main(int argc, char **argv) {
   bp_log_set_callback(keep_message, NULL);
   fetch_table();
 #define ADD(path, test) g_test_add_func("/cache/" path, test)
+  ADD("null_is_an_error", test_null);
   ADD("files_of_other_names_stay", test_other_names_stay);
   ADD("files_of_the_cache_go_after_90_days", test_own_old_files_go);
   ADD("files_of_the_future_become_old", test_times_in_the_future);
