@@ -56,7 +56,7 @@ typedef struct BpPluginList BpPluginList;
 
 /* Lists the plugins on the search path, in search order. Only descriptors are read: no plugin's
  * code runs. Order: the plugins of the program; the directories of BACKPLANE_PLUGIN_PATH
- * (colon-separated), the user's data directory (~/.local/share/backplane/plugins), the system's
+ * (colon-separated), the user's data directory (~/.local/share/backplane-1/plugins), the system's
  * directory. Within a directory the higher `priority` comes first, then the file name decides.
  * Freed with bp_plugin_list_free. NULL with an error if the part of libbackplane that lists plugins
  * cannot be loaded; the functions below take NULL. */
