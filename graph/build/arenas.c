@@ -208,3 +208,45 @@ void bp__program_plan_clear(BpProgramPlan *plan) {
   g_free(plan->part);
   g_free(plan->root);
 }
+
+/* ---- The memory of a run ----------------------------------------------------------------- */
+
+static int64_t bytes_of(BpExtents *extents, const BpGraphValue *value) {
+  int64_t elements = bp__extent_product(extents, value->shape, value->ndim);
+  int64_t bits = (int64_t)value->dtype.bits * value->dtype.lanes;
+  if (bits % 8 == 0)
+    return bp__extent_multiply(extents, elements, bits / 8);
+  return bp__extent_divide(
+      extents, bp__extent_add(extents, bp__extent_multiply(extents, elements, bits), 7), 8);
+}
+
+int64_t bp__program_bytes(const BpGraph *graph, const GPtrArray *parts, BpExtents *extents) {
+  int64_t total = 0;
+  for (guint i = 0; i < parts->len; i++) {
+    const GPtrArray *values = parts->pdata[i];
+    int64_t largest = 0;
+    for (guint k = 0; k < values->len; k++)
+      largest = bp__extent_max(extents, largest, bytes_of(extents, values->pdata[k]));
+    total = bp__extent_add(extents, total, largest);
+  }
+  const BpList *lists[] = {&graph->inputs, &graph->outputs};
+  for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
+    for (size_t i = 0; i < lists[l]->size; i++)
+      total = bp__extent_add(extents, total, bytes_of(extents, value_at(lists[l], i)));
+  return total;
+}
+
+void bp__write_likely(const BpExtents *extents, int64_t extent, char *text, size_t size) {
+  int32_t count = bp__extents_count(extents);
+  bool *marked = g_new0(bool, (gsize)count + 1);
+  size_t used = 0;
+  *text = '\0';
+  if (bp__extent_is_open(extent))
+    bp__extent_mark_symbols(extents, extent, marked);
+  for (int32_t i = 0; i < count && used < size; i++)
+    if (marked[i])
+      used +=
+          (size_t)g_snprintf(text + used, size - used, "%s%s=%" G_GINT64_FORMAT, used ? ", " : "",
+                             bp__extents_symbol_name(extents, i), bp__extents_likely(extents, i));
+  g_free(marked);
+}

@@ -1218,56 +1218,13 @@ static void name_things(Program *program) {
 
 #define MAX_FORMULA 512
 
-static int64_t bytes_of(BpExtents *extents, const BpGraphValue *value) {
-  int64_t elements = bp__extent_product(extents, value->shape, value->ndim);
-  int64_t bits = (int64_t)value->dtype.bits * value->dtype.lanes;
-  if (bits % 8 == 0)
-    return bp__extent_multiply(extents, elements, bits / 8);
-  return bp__extent_divide(
-      extents, bp__extent_add(extents, bp__extent_multiply(extents, elements, bits), 7), 8);
-}
-
-/* The total bytes of all parts, inputs and outputs; BP_EXTENT_NONE if there is no canonical
- * form. */
-static int64_t total_bytes(const Program *program, BpExtents *extents) {
-  int64_t total = 0;
-  for (guint i = 0; i < program->parts->len; i++) {
-    const GPtrArray *values = program->parts->pdata[i];
-    int64_t largest = 0;
-    for (guint k = 0; k < values->len; k++)
-      largest = bp__extent_max(extents, largest, bytes_of(extents, values->pdata[k]));
-    total = bp__extent_add(extents, total, largest);
-  }
-  const BpList *lists[] = {&program->graph->inputs, &program->graph->outputs};
-  for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
-    for (size_t i = 0; i < lists[l]->size; i++)
-      total = bp__extent_add(extents, total, bytes_of(extents, item(lists[l], i)));
-  return total;
-}
-
-/* Formats the likely values of the symbols in an extent: "n=64, m=1". */
-static void write_likely(const BpExtents *extents, int64_t extent, char *text, size_t size) {
-  int32_t count = bp__extents_count(extents);
-  bool *marked = g_new0(bool, (gsize)count + 1);
-  size_t used = 0;
-  *text = '\0';
-  if (bp__extent_is_open(extent))
-    bp__extent_mark_symbols(extents, extent, marked);
-  for (int32_t i = 0; i < count && used < size; i++)
-    if (marked[i])
-      used +=
-          (size_t)g_snprintf(text + used, size - used, "%s%s=%" G_GINT64_FORMAT, used ? ", " : "",
-                             bp__extents_symbol_name(extents, i), bp__extents_likely(extents, i));
-  g_free(marked);
-}
-
 /* Describes the memory that a run needs. The description adds expressions to the graph, so the code
  * must be complete. */
 static void describe_memory(Program *program) {
   BpExtents extents = program->graph->extents;
   BpArena *arena = (BpArena *)(uintptr_t)&program->graph->arena;
   char text[MAX_FORMULA];
-  int64_t total = total_bytes(program, &extents);
+  int64_t total = bp__program_bytes(program->graph, program->parts, &extents);
   if (total == BP_EXTENT_NONE) {
     bp_error_clear();
     return;
@@ -1278,7 +1235,7 @@ static void describe_memory(Program *program) {
   program->memory[0] = bp__arena_printf(arena, "%s", text);
   program->memory[1] =
       bp__arena_printf(arena, "%" G_GINT64_FORMAT, bp__extent_likely(&extents, total));
-  write_likely(&extents, total, text, sizeof(text));
+  bp__write_likely(&extents, total, text, sizeof(text));
   program->memory[2] = bp__arena_printf(arena, "%s", text);
   for (size_t i = 0; i < G_N_ELEMENTS(program->memory); i++)
     if (!program->memory[i])
