@@ -232,7 +232,8 @@ int64_t bp__program_bytes(const BpGraph *graph, const GPtrArray *parts, BpExtent
   const BpList *lists[] = {&graph->inputs, &graph->outputs};
   for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
     for (size_t i = 0; i < lists[l]->size; i++)
-      total = bp__extent_add(extents, total, bytes_of(extents, value_at(lists[l], i)));
+      if (!value_at(lists[l], i)->sequence)
+        total = bp__extent_add(extents, total, bytes_of(extents, value_at(lists[l], i)));
   return total;
 }
 

@@ -218,8 +218,8 @@ typedef struct BpProgramPlan {
 void bp__build_plan_program(const BpGraph *graph, const BpGroups *groups, const int32_t *stages,
                             BpProgramPlan *plan);
 void bp__program_plan_clear(BpProgramPlan *plan);
-/* The total bytes of the parts (lists of the values that take turns), of the inputs and of the
- * outputs; BP_EXTENT_NONE if there is no canonical form. */
+/* The total bytes of the parts (lists of the values that take turns), and of the inputs and outputs
+ * that are tensors; BP_EXTENT_NONE if there is no canonical form. */
 int64_t bp__program_bytes(const BpGraph *graph, const GPtrArray *parts, BpExtents *extents);
 /* Formats the likely values of the symbols in an extent: "n=64, m=1". */
 void bp__write_likely(const BpExtents *extents, int64_t extent, char *text, size_t size);

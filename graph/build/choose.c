@@ -249,12 +249,29 @@ static int run_once(Side *side, int64_t *total) {
   return 0;
 }
 
+/* Fails if an input or output of the model is no tensor. */
+static int check_tensors(const BpModel *model) {
+  int32_t num_inputs = bp_model_num_inputs(model), num_outputs = bp_model_num_outputs(model);
+  for (int32_t i = 0; i < num_inputs + num_outputs; i++) {
+    const BpModelTensorInfo *info = i < num_inputs ? bp_model_input_info(model, i)
+                                                   : bp_model_output_info(model, i - num_inputs);
+    if (info->kind != BP_MODEL_TENSOR)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "'%s' of the model is a sequence or an optional, and claims are "
+                            "measured for tensors alone; leave out measuring",
+                            info->name);
+  }
+  return 0;
+}
+
 /* Makes a side ready by two runs; the first run includes the work that is done only once. */
 static int start_side(Side *side, const Devices *devices) {
   int64_t total = 0;
   side->model = bp_model_create(side->module, devices->all, devices->count);
   side->context = side->model ? bp_model_context_create(side->model) : NULL;
   if (!side->context)
+    return -1;
+  if (check_tensors(side->model))
     return -1;
   for (int32_t i = 0; i < bp_model_num_inputs(side->model); i++)
     if (set_input(side->context, bp_model_input_info(side->model, i)))

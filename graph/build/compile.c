@@ -33,9 +33,17 @@ static int takes_open_extents(const BpBuild *build) {
   return build->options->num_targets == 1;
 }
 
-/* Whether a run must decide something: extents, bodies, or checks of extents. */
+static bool has_sequence(const BpList *values) {
+  for (size_t i = 0; i < values->size; i++)
+    if (((const BpGraphValue *)values->items[i])->sequence)
+      return true;
+  return false;
+}
+
+/* Whether a run must decide something: extents, bodies, sequences, or checks of extents. */
 static bool needs_program(const BpGraph *graph) {
-  if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
+  if (bp__graph_is_open(graph) || bp__graph_has_control(graph) || has_sequence(&graph->inputs) ||
+      has_sequence(&graph->outputs))
     return true;
   for (size_t i = 0; i < graph->nodes.size; i++)
     if (bp__op_is_bind(graph->nodes.items[i]))

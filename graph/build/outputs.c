@@ -20,7 +20,7 @@ int bp__build_own_outputs(const BpBuild *build, BpGraph *graph) {
     BpGraphNode *copy;
     BpDataType dtype = value->dtype;
     const BpGraphNode *producer = root(value)->producer;
-    if (producer && !bp__op_is_control(producer))
+    if (value->sequence || (producer && !bp__op_is_control(producer)))
       continue;
     BpGraphNode named = {.name = graph->output_names[i]};
     int64_t bytes = bp__value_num_bytes(value), shape[BP_GRAPH_MAX_NDIM];

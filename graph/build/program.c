@@ -341,8 +341,34 @@ static int64_t context_constant(Program *program, const char *what, const char *
   return text_constant(program, text ? text : "");
 }
 
+/* Writes the type of a list (graph/relax/sequence.h). */
+static void put_list_type(Program *program, GArray *args, const BpGraphSequence *type) {
+  int32_t ndim = MAX(type->ndim, -1);
+  bool is_sequence = !type->is_optional || type->has_sequences;
+  put(args,
+      number((type->is_optional ? BP_MODEL_OPTIONAL : 0) | (is_sequence ? BP_MODEL_SEQUENCE : 0)));
+  put(args, dtype_constant(program, type->dtype));
+  put(args, number(ndim));
+  for (int32_t d = 0; d < ndim; d++)
+    put(args, number(bp__extent_is_open(type->shape[d]) ? -1 : type->shape[d]));
+}
+
+/* Writes the check of an input that is a list. */
+static void check_list(Program *program, const BpGraphValue *input, int64_t index) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  put(args, in_register(index));
+  put_list_type(program, args, input->sequence);
+  put(args, context_constant(program, "input", input->name));
+  call(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_list", args);
+  g_array_free(args, TRUE);
+}
+
 /* Writes the check of an input, and stores the symbols that no earlier input has. */
 static void match_input(Program *program, const BpGraphValue *input, int64_t index, bool *stored) {
+  if (input->sequence) {
+    check_list(program, input, index);
+    return;
+  }
   int64_t context = context_constant(program, "input", input->name);
   CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_tensor_info", in_register(index),
        number(input->ndim), dtype_constant(program, input->dtype), context);
@@ -1172,8 +1198,23 @@ static void call_control(Program *program, const BpGroup *group) {
 
 /* ---- Results ----------------------------------------------------------------------------- */
 
-/* Returns the word of an output. For a tensor with room, the word is that of a view of its rows. */
+/* Writes the copy of an output that is a list. */
+static int64_t copy_list(Program *program, const BpGraphValue *output) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  int64_t copy = program->num_registers++;
+  put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
+  put(args, value_argument(program, output));
+  put_list_type(program, args, output->sequence);
+  call(program, copy, "vm.builtin.copy_list", args);
+  g_array_free(args, TRUE);
+  return in_register(copy);
+}
+
+/* Returns the word of an output: of a copy of a list, and of a view of a tensor's rows if the
+ * tensor has room. */
 static int64_t output_word(Program *program, const BpGraphValue *output) {
+  if (output->sequence)
+    return copy_list(program, output);
   int64_t word = value_argument(program, output);
   if (!output->room)
     return word;
@@ -1191,7 +1232,7 @@ static void give_outputs(Program *program) {
   for (size_t i = 0; i < outputs->size; i++)
     words[i] = output_word(program, outputs->items[i]);
   result = words[0];
-  if (outputs->size > 1) {
+  if (outputs->size > 1 || item(outputs, 0)->sequence) { /* a list alone would look like a tuple */
     GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
     put(args, in_register(BP_RELAX_CONTEXT_REGISTER));
     put(args, number(program->num_entries++));

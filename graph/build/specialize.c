@@ -161,6 +161,12 @@ int bp_model_specialize(BpModel *model, const char *onnx_path, const BpCompileOp
       bp__options_check_stages(&own) < 0 || bp__options_check_fallbacks(&own) < 0)
     return -1;
   BpSpecialList *list;
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
+    if (bp_model_input_info(model, i)->kind != BP_MODEL_TENSOR)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "input '%s' is a sequence or an optional; a model is specialised for "
+                            "tensors alone",
+                            bp_model_input_info(model, i)->name);
   if (!bp__model_open_program(model, &list))
     return bp_error_raise(BP_ERROR_VALUE, "all shapes of the model were known when it was "
                                           "compiled: its code is for these shapes alone");

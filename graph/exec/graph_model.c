@@ -83,8 +83,11 @@ static int select_devices(BpModule *module, const char *preferences, BpDevice *d
 }
 
 static BpModelTensorInfo tensor_info(const BpCallGraph *graph, uint32_t entry, const char *name) {
-  return (BpModelTensorInfo){sizeof(BpModelTensorInfo), name, graph->entries[entry].dtype,
-                             graph->entries[entry].ndim, graph->entries[entry].shape};
+  return (BpModelTensorInfo){.struct_size = sizeof(BpModelTensorInfo),
+                             .name = name,
+                             .dtype = graph->entries[entry].dtype,
+                             .ndim = graph->entries[entry].ndim,
+                             .shape = graph->entries[entry].shape};
 }
 
 static BpModelTensorInfo head_info(const BpCallGraph *graph, uint32_t index) {

@@ -4,6 +4,7 @@
 #include <backplane/graph/model.h>
 
 #include <glib.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,14 +91,17 @@ int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice 
   return -1;
 }
 
+/* Whether the model can be specialised: an input is open, and none is a list. */
 static bool has_open_inputs(const BpModel *model) {
   uint32_t count;
   const BpModelTensorInfo *infos = model->executor->infos(model->loaded, BP_TENSOR_INPUT, &count);
-  for (uint32_t i = 0; i < count; i++)
+  bool is_open = false, has_list = false;
+  for (uint32_t i = 0; i < count; i++) {
+    has_list |= infos[i].kind != BP_MODEL_TENSOR;
     for (int32_t d = 0; d < infos[i].ndim; d++)
-      if (infos[i].shape[d] < 0)
-        return true;
-  return false;
+      is_open |= infos[i].shape[d] < 0;
+  }
+  return is_open && !has_list;
 }
 
 /* Indexes the inputs by name: callers name an input at each run, and a model may have thousands. */
@@ -395,10 +399,42 @@ static int find_output(const BpModel *model, const char *name, uint32_t *index) 
   return bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no output '%s'", name);
 }
 
+static const BpModelTensorInfo *info_of(const BpModel *model, int32_t role, uint32_t index) {
+  uint32_t count;
+  return &model->executor->infos(model->loaded, role, &count)[index];
+}
+
+/* Fails unless an input or output is a tensor, or unless it is a list; `advice` names the function
+ * for the other kind. */
+static int check_kind(const char *role, const BpModelTensorInfo *info, bool is_list,
+                      const char *advice) {
+  if ((info->kind != BP_MODEL_TENSOR) == is_list)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "%s '%s' is %s; %s", role, info->name,
+                        is_list                          ? "a tensor"
+                        : info->kind & BP_MODEL_OPTIONAL ? "an optional"
+                                                         : "a sequence",
+                        advice);
+}
+
+static int check_input(const BpModel *model, uint32_t index, bool is_list) {
+  return check_kind("input", info_of(model, BP_TENSOR_INPUT, index), is_list,
+                    is_list ? "set it with bp_model_set_input"
+                            : "set it with bp_model_set_input_list");
+}
+
+static int check_output(const BpModel *model, int32_t index, bool is_list) {
+  const BpModelTensorInfo *info = bp_model_output_info(model, index);
+  return info ? check_kind("output", info, is_list,
+                           is_list ? "get it with bp_model_get_output"
+                                   : "get it with bp_model_get_output_item")
+              : -1;
+}
+
 int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value) {
   uint32_t input;
   if (check_idle(context) < 0 || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
-      find_input(context->model, name, &input) < 0)
+      find_input(context->model, name, &input) < 0 || check_input(context->model, input, false) < 0)
     return -1;
   if (context->specials)
     bp__special_contexts_change(context->specials);
@@ -407,10 +443,43 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
   return lead_stream(context, context->model->executor->set_input(context->running, input, value));
 }
 
+/* Checks the tensors for an input that is a list. */
+static int check_list(const BpModelTensorInfo *info, const BpTensorView *const *values,
+                      int64_t count) {
+  bool is_optional = (info->kind & BP_MODEL_OPTIONAL) != 0;
+  if (count < 0 && (count != BP_MODEL_NO_VALUE || !is_optional))
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' is %s, which cannot have %" PRId64 " tensors",
+                          info->name, is_optional ? "an optional" : "a sequence", count);
+  if (info->kind == BP_MODEL_OPTIONAL && count != BP_MODEL_NO_VALUE && count != 1)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is an optional tensor: it takes one, or BP_MODEL_NO_VALUE, "
+                          "not %" PRId64,
+                          info->name, count);
+  if (count > 0 && !BP_NOT_NULL(values))
+    return -1;
+  for (int64_t i = 0; i < count; i++)
+    if (!BP_NOT_NULL(values[i]))
+      return bp_error_add_context("tensor %" PRId64 " of input '%s'", i, info->name);
+  return 0;
+}
+
+int bp_model_set_input_list(BpModelContext *context, const char *name,
+                            const BpTensorView *const *values, int64_t count) {
+  uint32_t input;
+  if (check_idle(context) < 0 || !BP_NOT_NULL(name) ||
+      find_input(context->model, name, &input) < 0 ||
+      check_input(context->model, input, true) < 0 ||
+      check_list(info_of(context->model, BP_TENSOR_INPUT, input), values, count) < 0 ||
+      follow_stream(context) < 0)
+    return -1;
+  return lead_stream(
+      context, context->model->executor->set_input_list(context->running, input, values, count));
+}
+
 int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
   uint32_t input;
   if (check_idle(context) < 0 || !BP_NOT_NULL(name) || !BP_NOT_NULL(value) ||
-      find_input(context->model, name, &input) < 0)
+      find_input(context->model, name, &input) < 0 || check_input(context->model, input, false) < 0)
     return -1;
   if (context->specials)
     bp__special_contexts_change(context->specials);
@@ -496,7 +565,7 @@ static void *chosen(const BpModelContext *context) {
 }
 
 BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index) {
-  if (!BP_NOT_NULL(context) || !bp_model_output_info(context->model, index))
+  if (!BP_NOT_NULL(context) || check_output(context->model, index, false) < 0)
     return NULL;
   return context->model->executor->output(chosen(context), (uint32_t)index);
 }
@@ -504,6 +573,29 @@ BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index) {
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
   BpTensor *output = bp_model_get_queued_output(context, index);
   return output && context->model->executor->wait(chosen(context)) == 0 ? output : NULL;
+}
+
+int bp_model_get_output_length(BpModelContext *context, int32_t index, int64_t *length) {
+  if (!BP_NOT_NULL(context) || !BP_NOT_NULL(length) ||
+      check_output(context->model, index, true) < 0)
+    return -1;
+  const BpModelExecutor *executor = context->model->executor;
+  void *running = chosen(context);
+  return executor->output_length(running, (uint32_t)index, length) == 0 ? executor->wait(running)
+                                                                        : -1;
+}
+
+BpTensor *bp_model_get_output_item(BpModelContext *context, int32_t index, int64_t position) {
+  int64_t length;
+  if (bp_model_get_output_length(context, index, &length) < 0)
+    return NULL;
+  if (position < 0 || position >= length) {
+    bp_error_raise(BP_ERROR_INDEX, "tensor %" PRId64 " of output '%s', which has %" PRId64,
+                   position, bp_model_output_info(context->model, index)->name,
+                   length < 0 ? 0 : length);
+    return NULL;
+  }
+  return context->model->executor->output_item(chosen(context), (uint32_t)index, position);
 }
 
 /* ---- Profiling --------------------------------------------------------------------------- */

@@ -68,6 +68,10 @@ typedef struct BpModelExecutor {
   int (*set_stream)(void *context, void *stream);
   /* Copies a value in. */
   int (*set_input)(void *context, uint32_t input, const BpTensorView *value);
+  /* Copies the tensors of a list in. NULL, like the slots for outputs that are lists, if all inputs
+   * and outputs are tensors. */
+  int (*set_input_list)(void *context, uint32_t input, const BpTensorView *const *values,
+                        int64_t count);
   /* Binds the caller's tensor to an input until the input is set or bound again. */
   int (*bind_input)(void *context, uint32_t input, BpTensor *value);
   /* Implement bp_model_bind_cache, bp_model_cache_length and bp_model_set_cache_length. All three
@@ -84,6 +88,10 @@ typedef struct BpModelExecutor {
   int (*profile)(void *context, BpModelCallVisit visit, void *visitor);
   /* Returns an output of the last run (transfer none); its elements are valid after `wait`. */
   BpTensor *(*output)(void *context, uint32_t output);
+  /* Return the number of tensors in an output of the last run that is a list, and one of them
+   * (transfer none); `position` is less than the length. */
+  int (*output_length)(void *context, uint32_t output, int64_t *length);
+  BpTensor *(*output_item)(void *context, uint32_t output, int64_t position);
   /* Waits for the queued work, and raises its failure. */
   int (*wait)(void *context);
 } BpModelExecutor;

@@ -37,13 +37,19 @@ typedef struct BpGraphSequence {
   int32_t count;
   bool is_none; /* whether a settled optional has no value */
   bool is_open;
-  bool is_optional; /* whether an open sequence is an optional: it has at most one tensor */
+  bool is_optional;   /* whether an open sequence is an optional: it has at most one item */
+  bool has_sequences; /* whether the items of an open optional are sequences, not tensors */
   /* The type of an open sequence's tensors. If dtype.bits is 0, no tensor was inserted, and the
    * members below are undefined. */
   BpDataType dtype;
-  int32_t ndim;                     /* open */
+  int32_t ndim;                     /* or BP_NDIM_* */
   int64_t shape[BP_GRAPH_MAX_NDIM]; /* extents, maybe open; BP_EXTENT_NONE: they may differ */
 } BpGraphSequence;
+
+/* The number of dimensions of the tensors in an open sequence, if there is no tensor, and if the
+ * numbers may differ. */
+#define BP_NDIM_NONE (-1)
+#define BP_NDIM_ANY  (-2)
 
 typedef struct BpGraphValue {
   const char *name;

@@ -345,6 +345,10 @@ static int set_branch_sequence(BpGraph *graph, BpGraphNode *node, int32_t index,
              : set_sequence_output(graph, node, index, &type);
 }
 
+static bool is_optional(const BpGraphValue *value) {
+  return value->sequence && (value->sequence->is_none || value->sequence->is_optional);
+}
+
 /* If an output is an optional in one branch, makes the other branch's output an optional, too. */
 static int open_optionals(const BpGraphNode *named, const Body *bodies) {
   BpList *outputs[] = {&bodies[0].graph->outputs, &bodies[1].graph->outputs};
@@ -352,8 +356,8 @@ static int open_optionals(const BpGraphNode *named, const Body *bodies) {
     for (int32_t b = 0; b < 2; b++) {
       const BpGraphValue *one = outputs[b]->items[i];
       BpGraphValue **other = (BpGraphValue **)&outputs[1 - b]->items[i];
-      if (one->sequence && !(*other)->sequence &&
-          !(*other = bp__sequence_open(bodies[1 - b].graph, named, *other)))
+      if (is_optional(one) && !is_optional(*other) &&
+          !(*other = bp__sequence_make_optional(bodies[1 - b].graph, named, *other)))
         return -1;
     }
   return 0;
@@ -366,6 +370,8 @@ static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, i
   const BpGraphValue *otherwise = node->bodies[1]->outputs.items[index];
   int64_t shape[BP_GRAPH_MAX_NDIM];
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (!then->sequence != !otherwise->sequence)
+    return bp__op_bad(node, "it gives a tensor in one case and a sequence in another");
   if (then->sequence)
     return set_branch_sequence(graph, node, index, count);
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || then->ndim != otherwise->ndim)
@@ -712,8 +718,8 @@ static int insert_elements(const Looping *l, const Body *body) {
 static int widen_type(const Looping *l, const Body *body, size_t index, BpGraphValue **next) {
   Named named;
   name_node(&named, l->node, l->name);
-  if (!(*next)->sequence && l->types[index].is_optional)
-    *next = bp__sequence_open(body->graph, &named.node, *next);
+  if (l->types[index].is_optional && !is_optional(*next))
+    *next = bp__sequence_make_optional(body->graph, &named.node, *next);
   if (!*next)
     return -1;
   if (!(*next)->sequence || !l->initial[index]->sequence)

@@ -16,21 +16,15 @@
 
 static int visit_value(const OnnxValueInfo *value, int32_t role, BpTensorVisit visit,
                        void *visitor) {
-  const Backplane__Onnx__TensorTypeProto *type = value->type ? value->type->tensor_type : NULL;
-  BpModelTensorInfo info = {
-      .struct_size = sizeof info, .name = value->name ? value->name : "", .ndim = -1};
-  int64_t extents[BP_GRAPH_MAX_NDIM];
-  if (bp__onnx_tensor_dtype(value, role == BP_TENSOR_OUTPUT ? "output" : "input", &info.dtype))
+  OnnxType type;
+  if (bp__onnx_read_type(value, role == BP_TENSOR_OUTPUT ? "output" : "input", &type))
     return -1;
-  if (type->shape && type->shape->n_dim > BP_GRAPH_MAX_NDIM)
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' has %zu dimensions, at most %d work",
-                          info.name, type->shape->n_dim, BP_GRAPH_MAX_NDIM);
-  if (type->shape) {
-    info.ndim = (int32_t)type->shape->n_dim;
-    info.shape = extents;
-  }
-  for (int32_t i = 0; i < info.ndim; i++)
-    extents[i] = bp__onnx_extent(type->shape->dim[i]);
+  const BpModelTensorInfo info = {.struct_size = sizeof info,
+                                  .name = value->name ? value->name : "",
+                                  .dtype = type.dtype,
+                                  .ndim = type.ndim,
+                                  .shape = type.ndim < 0 ? NULL : type.shape,
+                                  .kind = type.kind};
   return visit(visitor, role, &info);
 }
 
@@ -110,21 +104,22 @@ static json_t *value_of(const BpExtents *extents, const char *name, const BpGrap
 /* Describes an input or output as the file declares it: an extent is a number, the name of a
  * symbol, or null. */
 static json_t *declared_of(const OnnxValueInfo *info) {
-  const Backplane__Onnx__TensorTypeProto *type = info->type ? info->type->tensor_type : NULL;
+  static const char *const kinds[] = {"tensor", "sequence", "optional", "optional sequence"};
+  const Backplane__Onnx__TensorTypeProto *tensor = info->type ? info->type->tensor_type : NULL;
   json_t *object = json_object(), *shape = json_array();
-  BpDataType dtype;
-  int is_known = type && bp__dtype_from_onnx(type->elem_type, &dtype) == 0;
+  OnnxType type;
+  bool is_known = bp__onnx_read_type(info, "value", &type) == 0;
   bp_error_clear();
   add(object, "name", text_of(info->name));
-  for (size_t i = 0; type && type->shape && i < type->shape->n_dim; i++) {
-    const OnnxDimension *dimension = type->shape->dim[i];
-    int64_t extent = bp__onnx_extent(dimension);
-    json_array_append_new(shape, extent >= 0                   ? json_integer(extent)
-                                 : *bp__onnx_symbol(dimension) ? text_of(bp__onnx_symbol(dimension))
-                                                               : json_null());
+  for (int32_t i = 0; i < type.ndim; i++) {
+    const char *symbol = tensor ? bp__onnx_symbol(tensor->shape->dim[i]) : "";
+    json_array_append_new(shape, type.shape[i] >= 0 ? json_integer(type.shape[i])
+                                 : *symbol          ? text_of(symbol)
+                                                    : json_null());
   }
-  add(object, "dtype", is_known ? dtype_of(dtype) : json_null());
-  add(object, "shape", type && type->shape ? json_incref(shape) : json_null());
+  add(object, "dtype", is_known ? dtype_of(type.dtype) : json_null());
+  add(object, "shape", type.ndim >= 0 ? json_incref(shape) : json_null());
+  add(object, "kind", is_known ? json_string(kinds[type.kind]) : json_null());
   json_decref(shape);
   return object;
 }

@@ -14,6 +14,7 @@
 #include <backplane/error.h>
 
 #include "graph/onnx/scope.h"
+#include "graph/ops/control.h"
 #include "graph/ops/op.h"
 
 /* Names go into JSON and file names, so they must be valid text. */
@@ -187,47 +188,86 @@ static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t di
   return place ? bp__extent_make_symbol(&graph->extents, place, likely) : BP_EXTENT_NONE;
 }
 
+/* Checks the shape that the caller gives an input, or the tensors in it, against the file. */
+static int check_given(const char *name, const OnnxType *type, const BpInputShape *given) {
+  if (given->ndim > BP_GRAPH_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "input '%s' has %d dimensions, at most %d work",
+                          name, given->ndim, BP_GRAPH_MAX_NDIM);
+  if (type->ndim >= 0 && type->ndim != given->ndim)
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' has %d dimensions, and %d were given", name,
+                          type->ndim, given->ndim);
+  for (int32_t i = 0; i < type->ndim; i++)
+    if (type->shape[i] >= 0 && given->shape[i] != type->shape[i])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "dimension %d of input '%s' is %" PRId64 " in the model, and %" PRId64
+                            " was given",
+                            i, name, type->shape[i], given->shape[i]);
+  return 0;
+}
+
 /* The shape of an input: the given shape, checked against the file, or the file's shape. */
-static int input_shape(const Import *import, const OnnxValueInfo *info, int64_t *extents,
-                       int32_t *ndim) {
+static int input_shape(const Import *import, const OnnxValueInfo *info, const OnnxType *type,
+                       int64_t *extents, int32_t *ndim) {
   const BpInputShape *given = find_shape(import, info->name);
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
-  *ndim = given ? given->ndim : shape ? (int32_t)shape->n_dim : -1;
+  *ndim = given ? given->ndim : type->ndim;
   if (*ndim < 0)
     return bp_error_raise(BP_ERROR_VALUE,
                           "the model does not say the shape of input '%s'; give it, for example "
                           "--shape %s=1x3x224x224 (in C and Python: shapes)",
                           info->name, info->name);
-  if (*ndim > BP_GRAPH_MAX_NDIM)
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "input '%s' has %d dimensions, at most %d work",
-                          info->name, *ndim, BP_GRAPH_MAX_NDIM);
-  if (shape && (int32_t)shape->n_dim != *ndim)
-    return bp_error_raise(BP_ERROR_VALUE, "input '%s' has %zu dimensions, and %d were given",
-                          info->name, shape->n_dim, *ndim);
+  if (given && check_given(info->name, type, given))
+    return -1;
   for (int32_t i = 0; i < *ndim; i++) {
-    int64_t fixed = shape ? bp__onnx_extent(shape->dim[i]) : -1;
-    extents[i] = given        ? given->shape[i]
-                 : fixed >= 0 ? fixed
-                              : symbol_extent(import, bp__onnx_symbol(shape->dim[i]));
+    extents[i] = given                 ? given->shape[i]
+                 : type->shape[i] >= 0 ? type->shape[i]
+                                       : symbol_extent(import, bp__onnx_symbol(shape->dim[i]));
     if (extents[i] < 0 && !given && !import->graph->extents.arena)
       return raise_open(&import->graph->arena, info, (size_t)i);
     if (extents[i] < 0 && !given)
       extents[i] = open_extent(import->graph, info, i);
     if (extents[i] == BP_EXTENT_NONE)
       return -1;
-    if (fixed >= 0 && extents[i] != fixed)
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "dimension %d of input '%s' is %" PRId64 " in the model, and %" PRId64
-                            " was given",
-                            i, info->name, fixed, extents[i]);
   }
   return 0;
+}
+
+static int check_can_list(const Import *import, const char *role, const char *name) {
+  return bp__graph_can_control(import->graph)
+             ? 0
+             : bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                              "%s '%s' is a sequence or an optional, which needs one --target; "
+                              "compile the model for each target alone",
+                              role, name);
+}
+
+/* Makes the value of an input that is a sequence or an optional. The tensors may differ in each
+ * extent that neither the file nor the caller fixes. */
+static BpGraphValue *make_list_input(const Import *import, const OnnxValueInfo *info,
+                                     const OnnxType *declared) {
+  const BpInputShape *given = find_shape(import, info->name);
+  bool is_optional = (declared->kind & BP_MODEL_OPTIONAL) != 0;
+  BpGraphSequence type = {.is_open = true,
+                          .is_optional = is_optional,
+                          .has_sequences = is_optional && (declared->kind & BP_MODEL_SEQUENCE),
+                          .dtype = declared->dtype,
+                          .ndim = given                ? given->ndim
+                                  : declared->ndim < 0 ? BP_NDIM_ANY
+                                                       : declared->ndim};
+  if (check_can_list(import, "input", info->name) ||
+      (given && check_given(info->name, declared, given)))
+    return NULL;
+  for (int32_t i = 0; i < type.ndim; i++)
+    type.shape[i] = given                    ? given->shape[i]
+                    : declared->shape[i] < 0 ? BP_EXTENT_NONE
+                                             : declared->shape[i];
+  return bp__sequence_value(import->graph, info->name, &type);
 }
 
 static int add_input(Scope *scope, const OnnxValueInfo *info) {
   int64_t extents[BP_GRAPH_MAX_NDIM];
   Import *import = scope->import;
-  BpDataType dtype;
+  OnnxType type;
   BpGraphValue *value;
   int32_t ndim;
   if (!bp__onnx_check_name(info->name, "an input"))
@@ -238,9 +278,11 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
                           info->name);
   if (value) /* the input is a constant, or its default value is used */
     return bp__onnx_check_default(info, value);
-  if (bp__onnx_tensor_dtype(info, "input", &dtype) || input_shape(import, info, extents, &ndim))
+  if (bp__onnx_read_type(info, "input", &type) ||
+      (!type.kind && input_shape(import, info, &type, extents, &ndim)))
     return -1;
-  value = bp__graph_value(import->graph, info->name, dtype, extents, ndim);
+  value = type.kind ? make_list_input(import, info, &type)
+                    : bp__graph_value(import->graph, info->name, type.dtype, extents, ndim);
   return bp__scope_add(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
 }
 
@@ -804,6 +846,24 @@ int bp__scope_add_nodes(Scope *scope) {
   return added < 0 ? -1 : scope->onnx ? check_declared(scope) : 0;
 }
 
+/* Makes an output open if it is a sequence or an optional, or is declared as an optional. An output
+ * that is declared as a sequence is one, also if an optional has it. */
+static BpGraphValue *open_output(Scope *scope, const OnnxValueInfo *info, BpGraphValue *value) {
+  const BpOp op = {.name = "output of the model"};
+  const BpGraphNode named = {.name = info->name, .op = &op};
+  BpGraph *graph = scope->import->graph;
+  bool is_optional = info->type && info->type->has_optional_type;
+  if (!value->sequence && !is_optional)
+    return value;
+  if (check_can_list(scope->import, "output", info->name))
+    return NULL;
+  if (info->type && info->type->has_sequence_type && bp__is_open_sequence(value) &&
+      value->sequence->has_sequences)
+    return bp__sequence_at(graph, &named, value, NULL);
+  return is_optional ? bp__sequence_make_optional(graph, &named, value)
+                     : bp__sequence_open(graph, &named, value);
+}
+
 static int add_outputs(Scope *scope) {
   BpGraph *graph = scope->import->graph;
   const OnnxGraph *onnx = scope->import->onnx;
@@ -820,14 +880,9 @@ static int add_outputs(Scope *scope) {
       return -1;
     if (!value)
       return bp_error_raise(BP_ERROR_FORMAT, "no node of the model gives its output '%s'", name);
-    if (value->sequence)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "output '%s' is a sequence or an optional, and inputs and outputs of "
-                            "models must be dense tensors; give the model outputs for the tensors "
-                            "inside, for example by SequenceAt or ConcatFromSequence",
-                            name);
+    value = open_output(scope, onnx->output[i], value);
     graph->output_names[i] = name;
-    if (bp__list_push(&graph->outputs, value))
+    if (!value || bp__list_push(&graph->outputs, value))
       return -1;
   }
   return 0;

@@ -22,6 +22,11 @@ static bool has_tensors(const BpGraphSequence *type) {
   return type->dtype.bits > 0;
 }
 
+/* Whether the type is that of an optional of which only its lack of a value is known. */
+static bool is_none(const BpGraphSequence *type) {
+  return !has_tensors(type) && !type->has_sequences;
+}
+
 static int raise_types(const BpGraphNode *named, BpDataType a, BpDataType b) {
   char one[32], other[32];
   bp_dtype_format(a, one, sizeof one);
@@ -34,25 +39,27 @@ int bp__sequence_join(const BpGraphNode *named, BpGraphSequence *type,
   int changed = 0;
   if (type->is_optional != other->is_optional)
     return bp__op_bad(named, "it gives a sequence in one case and an optional in another");
-  if (!has_tensors(other))
+  if (is_none(other))
     return 0;
-  if (!has_tensors(type)) {
+  if (is_none(type)) {
     *type = *other;
     return 1;
   }
-  if (!bp__dtype_equal(type->dtype, other->dtype))
+  if (type->has_sequences != other->has_sequences)
+    return bp__op_bad(named, "it gives an optional tensor in one case and an optional sequence in "
+                             "another");
+  if (has_tensors(type) && has_tensors(other) && !bp__dtype_equal(type->dtype, other->dtype))
     return raise_types(named, type->dtype, other->dtype);
-  if (other->ndim < 0)
+  if (!has_tensors(other) || other->ndim == BP_NDIM_NONE || type->ndim == BP_NDIM_ANY)
     return 0;
-  if (type->ndim < 0) {
+  if (!has_tensors(type) || type->ndim == BP_NDIM_NONE) {
     *type = *other;
     return 1;
   }
-  if (type->ndim != other->ndim)
-    return bp__op_error(named,
-                        "the tensors of its sequence have %d and %d dimensions, which is not "
-                        "supported where the data decides about it",
-                        type->ndim, other->ndim);
+  if (type->ndim != other->ndim) {
+    type->ndim = BP_NDIM_ANY;
+    return 1;
+  }
   for (int32_t d = 0; d < type->ndim; d++) {
     if (type->shape[d] == other->shape[d] || type->shape[d] == BP_EXTENT_NONE)
       continue;
@@ -122,7 +129,7 @@ BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGrap
   BpGraphSequence type = {.is_open = true,
                           .is_optional = !settled || settled->is_none,
                           .dtype = settled ? settled->dtype : value->dtype,
-                          .ndim = -1};
+                          .ndim = BP_NDIM_NONE};
   BpGraphValue *const *items = settled ? settled->items : &value;
   int32_t count = settled ? settled->count : 1;
   for (int32_t i = 0; i < count; i++) {
@@ -132,6 +139,18 @@ BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGrap
       return NULL;
   }
   return give_sequence(graph, add_node(graph, named, BP_SEQUENCE_CONSTRUCT, items, count, NULL, 0),
+                       &type);
+}
+
+BpGraphValue *bp__sequence_make_optional(BpGraph *graph, const BpGraphNode *named,
+                                         BpGraphValue *value) {
+  bool is_sequence = value->sequence && !value->sequence->is_none && !value->sequence->is_optional;
+  value = bp__sequence_open(graph, named, value);
+  if (!value || !is_sequence)
+    return value;
+  BpGraphSequence type = *value->sequence;
+  type.is_optional = type.has_sequences = true;
+  return give_sequence(graph, add_node(graph, named, BP_SEQUENCE_CONSTRUCT, &value, 1, NULL, 0),
                        &type);
 }
 
@@ -155,14 +174,21 @@ BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGra
 }
 
 bool bp__sequence_is_never_filled(const BpGraphValue *sequence) {
-  return !has_tensors(sequence->sequence) || sequence->sequence->ndim < 0;
+  return is_none(sequence->sequence) ||
+         (!sequence->sequence->has_sequences && sequence->sequence->ndim == BP_NDIM_NONE);
 }
 
-/* Fails with -1 if no run can insert a given tensor into the sequence. */
+/* Fails with -1 if no run can insert a given tensor into the sequence, or if the number of
+ * dimensions of its tensors is not known. */
 static int check_tensors(const BpGraphNode *named, const BpGraphValue *sequence) {
   const BpGraphSequence *type = sequence->sequence;
   if (!bp__sequence_is_never_filled(sequence))
-    return 0;
+    return type->ndim != BP_NDIM_ANY
+               ? 0
+               : bp__op_error(named,
+                              "the tensors of its sequence may differ in their number of "
+                              "dimensions, which is not supported where the data decides about "
+                              "it");
   return bp__op_bad(named, "its %s never has a %s", type->is_optional ? "optional" : "sequence",
                     type->is_optional ? "value" : "tensor");
 }
@@ -171,11 +197,14 @@ BpGraphValue *bp__sequence_at(BpGraph *graph, const BpGraphNode *named, BpGraphV
                               BpGraphValue *position) {
   const BpGraphSequence *type = sequence->sequence;
   BpGraphValue *inputs[] = {sequence, position};
-  if (check_tensors(named, sequence))
+  if (!type->has_sequences && check_tensors(named, sequence))
     return NULL;
-  return give_tensor(graph,
-                     add_node(graph, named, BP_SEQUENCE_AT, inputs, position ? 2 : 1, NULL, 0),
-                     type->dtype, type->shape, type->ndim);
+  BpGraphNode *node = add_node(graph, named, BP_SEQUENCE_AT, inputs, position ? 2 : 1, NULL, 0);
+  if (!type->has_sequences)
+    return give_tensor(graph, node, type->dtype, type->shape, type->ndim);
+  BpGraphSequence inner = *type;
+  inner.is_optional = inner.has_sequences = false;
+  return give_sequence(graph, node, &inner);
 }
 
 BpGraphValue *bp__sequence_length(BpGraph *graph, const BpGraphNode *named,

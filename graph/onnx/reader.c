@@ -164,29 +164,73 @@ const char *bp__onnx_symbol(const OnnxDimension *dimension) {
   return symbol && strcmp(symbol, "?") != 0 ? symbol : "";
 }
 
-/* Returns the kind of a type that is not a dense tensor; NULL for a dense tensor. */
-static const char *kind_of(const Backplane__Onnx__TypeProto *type) {
-  return !type                          ? NULL
-         : type->has_sequence_type      ? "a sequence"
-         : type->has_optional_type      ? "an optional"
-         : type->has_map_type           ? "a map"
-         : type->has_sparse_tensor_type ? "a sparse tensor"
-                                        : NULL;
-}
+/* ---- Types ------------------------------------------------------------------------------- */
 
-int bp__onnx_tensor_dtype(const OnnxValueInfo *info, const char *role, BpDataType *dtype) {
-  const Backplane__Onnx__TypeProto *type = info->type;
-  const char *kind = kind_of(type), *name = info->name ? info->name : "";
-  if (kind)
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "%s '%s' is %s, and inputs and outputs of models must be dense tensors; "
-                          "give the model %ss for the tensors inside",
-                          role, name, kind, role);
-  if (!type || !type->tensor_type || bp__dtype_from_onnx(type->tensor_type->elem_type, dtype))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "%s '%s' is not a tensor of a supported type",
-                          role, name);
+typedef Backplane__Onnx__TypeProto TypeProto;
+
+static int read_tensor_type(const TypeProto *proto, const char *role, const char *name,
+                            OnnxType *type) {
+  const Backplane__Onnx__TensorTypeProto *tensor = proto ? proto->tensor_type : NULL;
+  size_t ndim = tensor && tensor->shape ? tensor->shape->n_dim : 0;
+  if (ndim > BP_GRAPH_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "%s '%s' has %zu dimensions, at most %d work",
+                          role, name, ndim, BP_GRAPH_MAX_NDIM);
+  type->ndim = tensor && tensor->shape ? (int32_t)ndim : -1;
+  for (int32_t i = 0; i < type->ndim; i++)
+    type->shape[i] = bp__onnx_extent(tensor->shape->dim[i]);
+  if (!tensor || bp__dtype_from_onnx(tensor->elem_type, &type->dtype))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "%s '%s' is not %s of a supported type", role,
+                          name, type->kind ? "a list of tensors" : "a tensor");
   return 0;
 }
+
+static int read_type(const TypeProto *proto, const char *role, const char *name, OnnxType *type);
+
+/* Reads the type in a sequence or optional, which a message contains as bytes. */
+static int read_list_type(const ProtobufCBinaryData *bytes, const char *role, const char *name,
+                          OnnxType *type) {
+  Budget budget = {SUBGRAPH_BASE + BUDGET_FACTOR * bytes->len, 0};
+  ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
+  Backplane__Onnx__ListTypeProto *list =
+      backplane__onnx__list_type_proto__unpack(&allocator, bytes->len, bytes->data);
+  if (!list)
+    return budget.is_out_of_memory
+               ? bp_error_raise(BP_ERROR_MEMORY, "no memory to decode the type of '%s'", name)
+               : bp_error_raise(BP_ERROR_FORMAT, "the type of %s '%s' does not decode", role, name);
+  int status = read_type(list->elem_type, role, name, type);
+  backplane__onnx__list_type_proto__free_unpacked(list, &allocator);
+  return status;
+}
+
+/* Reads a type: a tensor, a sequence of tensors, or an optional with one of these; `type` has the
+ * kind of the type around it. */
+static int read_type(const TypeProto *proto, const char *role, const char *name, OnnxType *type) {
+  bool is_sequence = proto && proto->has_sequence_type;
+  bool is_optional = proto && proto->has_optional_type;
+  if (proto && (proto->has_map_type || proto->has_sparse_tensor_type))
+    return bp_error_raise(
+        BP_ERROR_NOT_IMPLEMENTED,
+        "%s '%s' is %s, and inputs and outputs of models must be dense tensors, "
+        "sequences or optionals of them; give the model %ss for the tensors inside",
+        role, name, proto->has_map_type ? "a map" : "a sparse tensor", role);
+  if (!is_sequence && !is_optional)
+    return read_tensor_type(proto, role, name, type);
+  if ((type->kind & BP_MODEL_SEQUENCE) || (type->kind && is_optional))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "%s '%s' is a list of lists; sequences of tensors, and optionals of "
+                          "tensors and of sequences, work",
+                          role, name);
+  type->kind |= is_sequence ? BP_MODEL_SEQUENCE : BP_MODEL_OPTIONAL;
+  return read_list_type(is_sequence ? &proto->sequence_type : &proto->optional_type, role, name,
+                        type);
+}
+
+int bp__onnx_read_type(const OnnxValueInfo *info, const char *role, OnnxType *type) {
+  *type = (OnnxType){.kind = BP_MODEL_TENSOR, .ndim = -1};
+  return read_type(info->type, role, info->name ? info->name : "", type);
+}
+
+/* ---- Initializers ------------------------------------------------------------------------ */
 
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name) {
   for (size_t i = 0; name && i < graph->n_initializer; i++)

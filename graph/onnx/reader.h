@@ -72,9 +72,18 @@ int64_t bp__onnx_extent(const OnnxDimension *dimension);
 /* The symbol of a dimension in the file; "" if the dimension is fixed, or open without a name. "?"
  * is not a symbol: PaddlePaddle's exporter writes "?" for every unknown dimension. */
 const char *bp__onnx_symbol(const OnnxDimension *dimension);
-/* Finds the type of the elements of a model's input or output, which must be a tensor. `role` is
- * "input" or "output", for the error. */
-int bp__onnx_tensor_dtype(const OnnxValueInfo *info, const char *role, BpDataType *dtype);
+
+/* The declared type of a value: of a tensor, or of the tensors in a sequence or an optional. */
+typedef struct OnnxType {
+  int32_t kind; /* BP_MODEL_* */
+  BpDataType dtype;
+  int32_t ndim;                     /* -1: not declared */
+  int64_t shape[BP_GRAPH_MAX_NDIM]; /* -1: a symbol, or open */
+} OnnxType;
+
+/* Reads the type of a model's input or output. `role` is "input" or "output", for the error. The
+ * shape is set also if the type of the elements is not supported. */
+int bp__onnx_read_type(const OnnxValueInfo *info, const char *role, OnnxType *type);
 /* The initializer with a name, or NULL. */
 const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name);
 /* Whether initializers are default values of the inputs with the same names; otherwise they are

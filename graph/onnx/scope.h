@@ -157,6 +157,9 @@ static inline bool bp__is_open_sequence(const BpGraphValue *value) {
 /* Makes an open sequence of a settled sequence, or of the tensor of an optional; an open sequence
  * is returned unchanged. */
 BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGraphValue *value);
+/* Makes an open optional of any value; an open optional is returned unchanged. */
+BpGraphValue *bp__sequence_make_optional(BpGraph *graph, const BpGraphNode *named,
+                                         BpGraphValue *value);
 /* Makes an open sequence of a type; no node produces it yet. */
 BpGraphValue *bp__sequence_value(BpGraph *graph, const char *name, const BpGraphSequence *type);
 /* Widens a type so that it includes the tensors of `other`. Returns the number of changes, or -1

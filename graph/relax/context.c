@@ -20,9 +20,9 @@
 typedef struct Context {
   const BpRelaxModel *model;
   BpRelaxWorkspace *workspace;
-  BpValue *inputs; /* values of the inputs; None until they are set */
-  bool *copied;    /* whether an input's value is the context's own copy, by input */
-  BpTensor **outputs;
+  BpValue *inputs;          /* values of the inputs; None until they are set */
+  bool *copied;             /* whether an input's value is the context's own copy, by input */
+  BpValue *outputs;         /* values of the last run's outputs; None before a run */
   BpTensor **memories;      /* cache that is bound to an output, or NULL, by output */
   bool must_check;          /* whether bound tensors may overlap */
   atomic_bool is_cancelled; /* set until the cancelled run has ended */
@@ -31,10 +31,8 @@ typedef struct Context {
 
 void bp__relax_context_forget_outputs(void *data) {
   Context *context = data;
-  for (uint32_t i = 0; context->outputs && i < context->model->num_outputs; i++) {
-    bp_object_release(context->outputs[i]);
-    context->outputs[i] = NULL;
-  }
+  for (uint32_t i = 0; context->outputs && i < context->model->num_outputs; i++)
+    bp_value_clear(&context->outputs[i]);
 }
 
 static void free_context(void *data) {
@@ -79,12 +77,12 @@ static void *create_context(void *data) {
 
 static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) {
   char wanted[32], given[32];
-  if (info->ndim < 0) /* the function's code does not describe the argument */
+  if (info->ndim < 0 && !info->dtype.bits) /* the function's code does not describe the argument */
     return 0;
   bp_dtype_format(info->dtype, wanted, sizeof wanted);
   bp_dtype_format(value->dtype, given, sizeof given);
   int is_of_type = memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) == 0;
-  if (!is_of_type || info->ndim != value->ndim)
+  if (!is_of_type || (info->ndim >= 0 && info->ndim != value->ndim))
     return bp_error_raise(BP_ERROR_VALUE,
                           "input '%s' is %s of %d dimensions, and the value given is %s of %d%s%s",
                           info->name, wanted, info->ndim, given, value->ndim,
@@ -125,18 +123,24 @@ static void unbind_cache(Context *context, uint32_t input) {
   }
 }
 
-static void take_input(Context *context, uint32_t index, BpTensor *tensor, bool is_copied) {
+static void take_input(Context *context, uint32_t index, BpObject *value, int32_t type_index,
+                       bool is_copied) {
   bp__relax_workspace_forget_views(context->workspace);
   unbind_cache(context, index);
   context->must_check = true;
   bp_value_clear(&context->inputs[index]);
-  context->inputs[index] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  context->inputs[index] = (BpValue){.type_index = type_index, .v_obj = value};
   context->copied[index] = is_copied;
+}
+
+/* The tensor in a value; NULL for a list and for None. */
+static BpTensor *tensor_in(const BpValue *value) {
+  return value->type_index == BP_TYPE_TENSOR ? (BpTensor *)value->v_obj : NULL;
 }
 
 BpTensor *bp__relax_context_input(const void *data, uint32_t index) {
   const Context *context = data;
-  return (BpTensor *)context->inputs[index].v_obj;
+  return tensor_in(&context->inputs[index]);
 }
 
 /* Whether an output of the last run, or the value of another input, shares memory with the value of
@@ -145,9 +149,11 @@ static bool is_read_elsewhere(const Context *context, uint32_t index, const BpTe
   const BpRelaxModel *model = context->model;
   if ((uint32_t)__atomic_load_n(&value->header.combined_count, __ATOMIC_ACQUIRE) == 1)
     return false;
-  for (uint32_t i = 0; i < model->num_outputs; i++)
-    if (context->outputs[i] && bp__views_overlap(&context->outputs[i]->view, &value->view))
+  for (uint32_t i = 0; i < model->num_outputs; i++) {
+    const BpTensor *output = tensor_in(&context->outputs[i]); /* lists have copies */
+    if (output && bp__views_overlap(&output->view, &value->view))
       return true;
+  }
   for (uint32_t i = 0; i < model->num_inputs; i++) {
     const BpTensor *other = bp__relax_context_input(context, i);
     if (i != index && other && bp__views_overlap(&other->view, &value->view))
@@ -159,7 +165,7 @@ static bool is_read_elsewhere(const Context *context, uint32_t index, const BpTe
 /* The copy of an input's last value that the context made, if it has the shape of the new value and
  * may be overwritten. */
 static BpTensor *find_copy(const Context *context, uint32_t index, const BpTensorView *value) {
-  BpTensor *copy = context->copied[index] ? (BpTensor *)context->inputs[index].v_obj : NULL;
+  BpTensor *copy = context->copied[index] ? tensor_in(&context->inputs[index]) : NULL;
   return copy && copy->view.ndim == value->ndim &&
                  !memcmp(&copy->view.dtype, &value->dtype, sizeof(value->dtype)) &&
                  (value->ndim == 0 || !memcmp(copy->view.shape, value->shape,
@@ -184,8 +190,56 @@ static int set_input(void *data, uint32_t index, const BpTensorView *value) {
   bp_object_release(wrapped);
   if (!copy)
     return bp_error_add_context("input '%s'", info->name);
-  take_input(context, index, copy, true);
+  take_input(context, index, &copy->header, BP_TYPE_TENSOR, true);
   return 0;
+}
+
+/* Copies a tensor of a list to the model's device (transfer full). */
+static BpTensor *copy_item(const Context *context, const BpModelTensorInfo *info,
+                           const BpTensorView *value) {
+  BpTensor *wrapped = check_value(info, value) < 0 ? NULL : bp_tensor_wrap(value, NULL, NULL);
+  BpTensor *copy =
+      wrapped ? bp__relax_copy(wrapped, context->model->machine->devices[0], NULL) : NULL;
+  bp_object_release(wrapped);
+  return copy;
+}
+
+/* Makes the list of an input: an optional is a list of its value, if it has one. */
+static BpArray *make_list(const BpModelTensorInfo *info, const BpValue *items, int64_t count) {
+  BpArray *list = bp_array_create(items, count == BP_MODEL_NO_VALUE ? 0 : (size_t)count);
+  if (!list || info->kind != (BP_MODEL_OPTIONAL | BP_MODEL_SEQUENCE) || count == BP_MODEL_NO_VALUE)
+    return list;
+  BpArray *outer =
+      bp_array_create(&(BpValue){.type_index = BP_TYPE_ARRAY, .v_obj = &list->header}, 1);
+  bp_object_release(list);
+  return outer;
+}
+
+static int set_input_list(void *data, uint32_t index, const BpTensorView *const *values,
+                          int64_t count) {
+  Context *context = data;
+  const BpModelTensorInfo *info = &context->model->inputs[index];
+  BpValue *items = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*items));
+  BpArray *list = NULL;
+  int64_t done = 0;
+  if (!items)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for input '%s'", info->name);
+  for (; done < count; done++) {
+    BpTensor *copy = copy_item(context, info, values[done]);
+    if (!copy)
+      break;
+    items[done] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &copy->header};
+  }
+  if (done < count)
+    bp_error_add_context("tensor %" PRId64, done);
+  else
+    list = make_list(info, items, count);
+  for (int64_t i = 0; i < done; i++)
+    bp_value_clear(&items[i]);
+  free(items);
+  if (list)
+    take_input(context, index, &list->header, BP_TYPE_ARRAY, false);
+  return list ? 0 : -1;
 }
 
 static int bind_input(void *data, uint32_t index, BpTensor *value) {
@@ -198,7 +252,7 @@ static int bind_input(void *data, uint32_t index, BpTensor *value) {
                           "input '%s' is bound to memory of the model's device, and the tensor is "
                           "on another; copy it in instead",
                           info->name);
-  take_input(context, index, bp_object_retain(value), false);
+  take_input(context, index, bp_object_retain(value), BP_TYPE_TENSOR, false);
   return 0;
 }
 
@@ -307,7 +361,7 @@ static int bind_cache(void *data, uint32_t input, uint32_t output, BpTensor *mem
   BpTensor *rows = first_rows(memory, append->axis, length);
   if (!rows)
     return -1;
-  take_input(context, input, rows, false);
+  take_input(context, input, &rows->header, BP_TYPE_TENSOR, false);
   context->memories[output] = bp_object_retain(memory);
   return 0;
 }
@@ -338,7 +392,7 @@ static int set_cache_length(void *data, uint32_t input, int64_t length) {
 static int advance_caches(Context *context) {
   for (uint32_t i = 0; i < context->model->num_appends; i++) {
     const BpRelaxAppend *append = &context->model->appends[i];
-    const BpTensorView *output = &context->outputs[append->output]->view;
+    const BpTensorView *output = &tensor_in(&context->outputs[append->output])->view;
     int64_t rows = append->axis < output->ndim ? output->shape[append->axis] : -1;
     if (memory_of(context, append) && set_rows(context, append, rows) < 0)
       return -1;
@@ -354,8 +408,8 @@ static int check_overlaps(Context *context) {
     for (uint32_t k = 0; memory && k < model->num_inputs; k++) {
       const BpTensor *other = memory_of(context, find_append(context, k));
       if (!other)
-        other = (const BpTensor *)context->inputs[k].v_obj;
-      if (k != model->appends[i].input && bp__views_overlap(&memory->view, &other->view))
+        other = tensor_in(&context->inputs[k]);
+      if (other && k != model->appends[i].input && bp__views_overlap(&memory->view, &other->view))
         return bp_error_raise(
             BP_ERROR_VALUE,
             "the cache of input '%s' overlaps the memory of input '%s', and a run "
@@ -369,6 +423,26 @@ static int check_overlaps(Context *context) {
 
 /* ---- Runs -------------------------------------------------------------------------------- */
 
+static bool has_items(const BpArray *list, int32_t type_index) {
+  for (int64_t i = 0; i < list->size; i++)
+    if (list->data[i].type_index != type_index)
+      return false;
+  return true;
+}
+
+/* Whether the value of an output is of its kind. */
+static bool is_of_kind(const BpValue *value, int32_t kind) {
+  const BpArray *list = value->type_index == BP_TYPE_ARRAY ? (const BpArray *)value->v_obj : NULL;
+  if (kind == BP_MODEL_TENSOR)
+    return value->type_index == BP_TYPE_TENSOR;
+  if (!list || ((kind & BP_MODEL_OPTIONAL) && list->size > 1))
+    return false;
+  if (kind != (BP_MODEL_OPTIONAL | BP_MODEL_SEQUENCE))
+    return has_items(list, BP_TYPE_TENSOR);
+  return has_items(list, BP_TYPE_ARRAY) &&
+         (!list->size || has_items((const BpArray *)list->data[0].v_obj, BP_TYPE_TENSOR));
+}
+
 static int take_outputs(Context *context, const BpValue *result) {
   const BpArray *tuple =
       result->type_index == BP_TYPE_ARRAY ? (const BpArray *)result->v_obj : NULL;
@@ -379,12 +453,13 @@ static int take_outputs(Context *context, const BpValue *result) {
                           count);
   for (uint32_t i = 0; i < count; i++) {
     const BpValue *value = tuple ? &tuple->data[i] : result;
-    if (value->type_index != BP_TYPE_TENSOR)
+    if (!is_of_kind(value, context->model->outputs[i].kind))
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                             "output %u of the model is a %s, not a tensor; call the function "
                             "itself, " BP_RELAX_BY_MACHINE,
                             i, bp_type_name(value->type_index));
-    context->outputs[i] = bp_object_retain(value->v_obj);
+    bp_object_retain(value->v_obj);
+    context->outputs[i] = *value;
   }
   return 0;
 }
@@ -477,11 +552,40 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
   return watch(&self, function->name, NULL, 0, bp__graph_now_ns() - start) < 0 ? -1 : 0;
 }
 
+static int check_was_run(const Context *context, uint32_t index) {
+  return context->outputs[index].type_index != BP_TYPE_NONE
+             ? 0
+             : bp_error_raise(BP_ERROR_VALUE, "the model has not been run");
+}
+
 static BpTensor *get_output(void *data, uint32_t index) {
   const Context *context = data;
-  if (!context->outputs[index])
-    bp_error_raise(BP_ERROR_VALUE, "the model has not been run");
-  return context->outputs[index];
+  return check_was_run(context, index) < 0 ? NULL : tensor_in(&context->outputs[index]);
+}
+
+/* The tensors of an output that is a list; NULL for an optional without a value. */
+static const BpArray *list_of(const Context *context, uint32_t index) {
+  int32_t kind = context->model->outputs[index].kind;
+  const BpArray *list = (const BpArray *)context->outputs[index].v_obj;
+  if (!(kind & BP_MODEL_OPTIONAL))
+    return list;
+  if (!list->size)
+    return NULL;
+  return kind & BP_MODEL_SEQUENCE ? (const BpArray *)list->data[0].v_obj : list;
+}
+
+static int get_output_length(void *data, uint32_t index, int64_t *length) {
+  const Context *context = data;
+  if (check_was_run(context, index) < 0)
+    return -1;
+  const BpArray *list = list_of(context, index);
+  *length = list ? list->size : BP_MODEL_NO_VALUE;
+  return 0;
+}
+
+static BpTensor *get_output_item(void *data, uint32_t index, int64_t position) {
+  const Context *context = data;
+  return tensor_in(&list_of(context, index)->data[position]);
 }
 
 static int wait_for_run(void *data) {
@@ -502,6 +606,7 @@ const BpModelExecutor bp__relax_executor = {
     .context_create = create_context,
     .context_free = free_context,
     .set_input = set_input,
+    .set_input_list = set_input_list,
     .bind_input = bind_input,
     .bind_cache = bind_cache,
     .cache_length = cache_length,
@@ -510,5 +615,7 @@ const BpModelExecutor bp__relax_executor = {
     .cancel = cancel,
     .profile = profile,
     .output = get_output,
+    .output_length = get_output_length,
+    .output_item = get_output_item,
     .wait = wait_for_run,
 };

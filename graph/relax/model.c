@@ -201,7 +201,8 @@ static int check_appends(const BpRelaxModel *model) {
   for (uint32_t i = 0; i < model->num_appends; i++) {
     const BpRelaxAppend *append = &model->appends[i];
     bool is_sound = append->output >= 0 && append->output < model->num_outputs &&
-                    append->axis >= 0 && append->axis < model->inputs[append->input].ndim;
+                    append->axis >= 0 && append->axis < model->inputs[append->input].ndim &&
+                    !model->inputs[append->input].kind && !model->outputs[append->output].kind;
     for (uint32_t k = 0; k < i; k++)
       is_sound &= append->output != model->appends[k].output;
     if (!is_sound)

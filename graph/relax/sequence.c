@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <backplane/error.h>
+#include <backplane/graph/model.h>
 
 #include "graph/relax/arguments.h"
 #include "graph/relax/kept.h"
@@ -96,8 +97,12 @@ int bp__relax_sequence_at(BpRelaxMachine *machine, const BpValue *args, int32_t 
     return bp_error_raise(BP_ERROR_VALUE, "%s its optional has no value", bp__relax_text(&args[2]));
   if (get_position(&args[1], 0, sequence->size, sequence->size, &args[2], &position) < 0)
     return -1;
-  BpTensor *tensor = bp__relax_get_tensor(&sequence->data[position]);
-  return tensor ? bp__relax_return_tensor(result, bp_object_retain(tensor)) : -1;
+  const BpValue *item = &sequence->data[position];
+  if (item->type_index != BP_TYPE_ARRAY && !bp__relax_get_tensor(item))
+    return -1;
+  bp_object_retain(item->v_obj);
+  *result = *item;
+  return 0;
 }
 
 int bp__relax_sequence_length(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
@@ -310,4 +315,132 @@ int bp__relax_fail(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
   return bp__relax_check_count(num_args, 1, 1) < 0
              ? -1
              : bp_error_raise(BP_ERROR_VALUE, "%s", bp__relax_text(&args[0]));
+}
+
+/* ---- Inputs and outputs ------------------------------------------------------------------ */
+
+/* The type of a list, which begins at an argument. */
+typedef struct ListType {
+  int64_t kind, ndim;
+  BpDataType dtype;
+  const BpValue *extents;
+} ListType;
+
+/* Reads a type from `num_args` arguments; *rest becomes the number of arguments after it. */
+static int read_list_type(const BpValue *args, int32_t num_args, ListType *type, int32_t *rest) {
+  if (bp__relax_check_count(num_args, 3, INT32_MAX) < 0 ||
+      bp__relax_get_int(&args[0], &type->kind) < 0 ||
+      bp__relax_get_dtype(&args[1], &type->dtype) < 0 ||
+      bp__relax_get_int(&args[2], &type->ndim) < 0)
+    return -1;
+  int64_t count = type->ndim > 0 ? type->ndim : 0;
+  type->extents = args + 3;
+  if (count > BP_RELAX_MAX_NDIM || count > num_args - 3)
+    return bp_error_raise(BP_ERROR_VALUE, "a list of tensors with %" PRId64 " dimensions",
+                          type->ndim);
+  *rest = num_args - 3 - (int32_t)count;
+  return 0;
+}
+
+static int check_item(const BpValue *value, const ListType *type, int64_t index,
+                      const char *context) {
+  const BpTensor *tensor = bp__relax_get_tensor(value);
+  char wanted[32], given[32];
+  if (!tensor)
+    return bp_error_add_context("%s item %" PRId64, context, index);
+  const BpTensorView *view = &tensor->view;
+  if (memcmp(&view->dtype, &type->dtype, sizeof(view->dtype)) != 0 ||
+      (type->ndim >= 0 && type->ndim != view->ndim) || !bp_view_is_compact(view)) {
+    bp_dtype_format(type->dtype, wanted, sizeof wanted);
+    bp_dtype_format(view->dtype, given, sizeof given);
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s expects compact tensors of %s with %" PRId64
+                          " dimensions (-1: any), and tensor %" PRId64 " is %s of %d",
+                          context, wanted, type->ndim, index, given, view->ndim);
+  }
+  for (int64_t d = 0; d < type->ndim; d++) {
+    int64_t extent;
+    if (bp__relax_get_int(&type->extents[d], &extent) < 0)
+      return -1;
+    if (extent >= 0 && extent != view->shape[d])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "%s expects extent %" PRId64 " of tensor %" PRId64 " to be %" PRId64
+                            ", not %" PRId64,
+                            context, d, index, extent, view->shape[d]);
+  }
+  return 0;
+}
+
+int bp__relax_check_list(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                         BpValue *result) {
+  ListType type;
+  int32_t rest;
+  (void)machine;
+  (void)result;
+  if (bp__relax_check_count(num_args, 5, INT32_MAX) < 0 ||
+      read_list_type(args + 1, num_args - 1, &type, &rest) < 0 ||
+      bp__relax_check_count(rest, 1, 1) < 0)
+    return -1;
+  const char *context = bp__relax_text(&args[num_args - 1]);
+  const BpArray *list = get_sequence(&args[0]);
+  if (list && (type.kind & BP_MODEL_OPTIONAL) && list->size > 1)
+    return bp_error_raise(BP_ERROR_VALUE, "%s expects at most one value, not %" PRId64, context,
+                          list->size);
+  if (list && type.kind == (BP_MODEL_OPTIONAL | BP_MODEL_SEQUENCE) && list->size)
+    list = get_sequence(&list->data[0]);
+  if (!list)
+    return bp_error_add_context("%s", context);
+  for (int64_t i = 0; i < list->size; i++)
+    if (check_item(&list->data[i], &type, i, context) < 0)
+      return -1;
+  return 0;
+}
+
+static int copy_all(BpRelaxMachine *machine, const BpArray *list, bool have_lists, BpValue *result);
+
+static int copy_item(BpRelaxMachine *machine, const BpValue *item, bool may_be_list,
+                     BpValue *copy) {
+  if (may_be_list && item->type_index == BP_TYPE_ARRAY)
+    return copy_all(machine, (const BpArray *)item->v_obj, false, copy);
+  const BpTensor *tensor = bp__relax_get_tensor(item);
+  if (!tensor)
+    return -1;
+  const BpTensorView *view = &tensor->view;
+  BpTensor *made =
+      bp__relax_create_pooled(machine, 0, view->shape, (size_t)view->ndim, view->dtype);
+  if (!made || bp__relax_copy_into(view, &made->view) == 0)
+    return bp__relax_return_tensor(copy, made);
+  bp_object_release(made);
+  return -1;
+}
+
+static int copy_all(BpRelaxMachine *machine, const BpArray *list, bool have_lists,
+                    BpValue *result) {
+  BpValue *copies = calloc((size_t)list->size + 1, sizeof(*copies));
+  int status = copies
+                   ? 0
+                   : bp_error_raise(BP_ERROR_MEMORY,
+                                    "no memory for a sequence of %" PRId64 " tensors", list->size);
+  for (int64_t i = 0; i < list->size && status == 0; i++)
+    status = copy_item(machine, &list->data[i], have_lists, &copies[i]);
+  if (status == 0)
+    status = return_sequence(result, copies, (size_t)list->size);
+  for (int64_t i = 0; i < list->size && copies; i++)
+    bp_value_clear(&copies[i]);
+  free(copies);
+  return status;
+}
+
+int bp__relax_copy_list(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  ListType type;
+  int32_t rest;
+  if (bp__relax_check_count(num_args, 5, INT32_MAX) < 0 ||
+      read_list_type(args + 2, num_args - 2, &type, &rest) < 0 ||
+      bp__relax_check_count(rest, 0, 0) < 0)
+    return -1;
+  const BpArray *list = get_sequence(&args[1]);
+  return list
+             ? copy_all(machine, list, type.kind == (BP_MODEL_OPTIONAL | BP_MODEL_SEQUENCE), result)
+             : -1;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions vm.builtin.* of the programs that graph/build/program.c writes: sequences, which are
- * tuples of tensors on the first device (vm.builtin.make_tuple makes one). A sequence is immutable;
- * each function returns a new sequence of the same tensors. TVM has no functions on sequences. The
- * argument `context` is the beginning of error messages. */
+ * tuples of tensors on the first device (vm.builtin.make_tuple makes one). An optional is a tuple
+ * of at most one tensor or sequence. A sequence is immutable; each function returns a new sequence
+ * of the same tensors. TVM has no functions on sequences. The argument `context` is the beginning
+ * of error messages. */
 #ifndef BACKPLANE_GRAPH_RELAX_SEQUENCE_H
 #define BACKPLANE_GRAPH_RELAX_SEQUENCE_H
 
@@ -14,8 +15,8 @@ int bp__relax_sequence_insert(BpRelaxMachine *machine, const BpValue *args, int3
 /* Arguments and result: (sequence, position or None: the last, context) -> sequence */
 int bp__relax_sequence_erase(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                              BpValue *result);
-/* Arguments and result: (sequence, position or None: the only tensor of an optional, context) ->
- * tensor */
+/* Arguments and result: (sequence, position or None: the value of an optional, context) -> tensor,
+ * or the sequence in an optional */
 int bp__relax_sequence_at(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                           BpValue *result);
 /* Arguments and result: (machine, sequence) -> int64 tensor without dimensions */
@@ -31,5 +32,16 @@ int bp__relax_sequence_split(BpRelaxMachine *machine, const BpValue *args, int32
 
 /* Raises its argument, a text, as an error. */
 int bp__relax_fail(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, BpValue *result);
+
+/* The type of a list is the arguments (kind, BP_MODEL_*; dtype of its tensors; number of their
+ * extents, -1: any; extents, -1: any). */
+
+/* Checks an input of the model. Arguments: (list, type, context) */
+int bp__relax_check_list(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                         BpValue *result);
+/* Makes an output of the model, whose tensors nothing else reads or writes. Arguments and result:
+ * (machine, list, type) -> list of copies */
+int bp__relax_copy_list(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result);
 
 #endif

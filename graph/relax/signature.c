@@ -32,7 +32,8 @@ static int set_info(BpModelTensorInfo *info, const char *name, BpDataType dtype,
     extents[i] = shape ? shape[i] : -1;
   free((void *)(uintptr_t)info->name);
   free((void *)(uintptr_t)info->shape);
-  *info = (BpModelTensorInfo){sizeof *info, copy, dtype, ndim, extents};
+  *info = (BpModelTensorInfo){
+      .struct_size = sizeof *info, .name = copy, .dtype = dtype, .ndim = ndim, .shape = extents};
   return 0;
 }
 
@@ -84,6 +85,26 @@ static void read_match(const BpRelaxInstruction *instruction, BpModelTensorInfo 
       extents[i] = args[4 + 2 * i].value;
 }
 
+/* Reads the type of a list (graph/relax/sequence.h) from `num_args` arguments. */
+static int read_list(const Reading *reading, const BpRelaxArg *args, uint32_t num_args,
+                     const char *name, BpModelTensorInfo *info) {
+  const BpValue *dtype = num_args < 3 ? NULL : constant(reading, &args[1], BP_TYPE_DTYPE);
+  int64_t kind = args[0].value, ndim = dtype ? args[2].value : -1;
+  if (!dtype || args[0].kind != BP_RELAX_IMMEDIATE || args[2].kind != BP_RELAX_IMMEDIATE ||
+      kind < BP_MODEL_SEQUENCE || kind > (BP_MODEL_SEQUENCE | BP_MODEL_OPTIONAL) || ndim < -1 ||
+      ndim > num_args - 3)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "the type of '%s' is not readable; the program is "
+                          "damaged",
+                          name);
+  if (set_info(info, name, dtype->v_dtype, NULL, (int32_t)ndim) < 0)
+    return -1;
+  for (int64_t i = 0; i < ndim; i++)
+    ((int64_t *)(uintptr_t)info->shape)[i] = args[3 + i].value;
+  info->kind = (int32_t)kind;
+  return 0;
+}
+
 static int read_inputs(const Reading *reading, BpModelTensorInfo *infos) {
   const BpRelaxFunction *function = reading->function;
   for (uint32_t i = 0; i < function->num_instructions; i++) {
@@ -95,6 +116,10 @@ static int read_inputs(const Reading *reading, BpModelTensorInfo *infos) {
                    first->value < function->num_args;
     if (is_input && calls(reading, instruction, "check_tensor_info", 4)) {
       if (read_check(reading, first, &infos[first->value]) < 0)
+        return -1;
+    } else if (is_input && calls(reading, instruction, "check_list", 5)) {
+      if (read_list(reading, first + 1, instruction->num_args - 2, infos[first->value].name,
+                    &infos[first->value]) < 0)
         return -1;
     } else if (is_input && infos[first->value].ndim >= 0 &&
                calls(reading, instruction, "match_shape", 4)) {
@@ -198,6 +223,8 @@ static int read_output(const Reading *reading, uint32_t before, const BpRelaxArg
   if (set_info(info, name, (BpDataType){0}, NULL, -1) < 0)
     return -1;
   const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
+  if (writer && calls(reading, writer, "copy_list", 5))
+    return read_list(reading, &writer->args[2], writer->num_args - 2, name, info);
   if (!dtype || !writer)
     return 0;
   if (is_kept(reading, writer))

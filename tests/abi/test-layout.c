@@ -636,12 +636,14 @@ AT(BpClaimedNode, function, 32);
 AT(BpClaimedNode, why, 40);
 AT(BpClaimedNode, cost, 48);
 
-SIZE(BpModelTensorInfo, 32);
+SIZE(BpModelTensorInfo, 40);
 AT(BpModelTensorInfo, struct_size, 0);
 AT(BpModelTensorInfo, name, 8);
 AT(BpModelTensorInfo, dtype, 16);
 AT(BpModelTensorInfo, ndim, 20);
 AT(BpModelTensorInfo, shape, 24);
+AT(BpModelTensorInfo, kind, 32);
+AT(BpModelTensorInfo, reserved, 36);
 
 SIZE(BpSpecializedModel, 56);
 AT(BpSpecializedModel, struct_size, 0);

@@ -30,7 +30,7 @@ long_programs += tests/graph/test-convolution tests/graph/test-open-extents test
 test_programs += tests/graph/test-onnx tests/graph/test-load \
 	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested \
 	tests/graph/test-caches tests/graph/test-specialize tests/graph/test-stages \
-	tests/graph/test-types tests/graph/test-together tests/graph/test-values tests/graph/test-streams
+	tests/graph/test-types tests/graph/test-together tests/graph/test-values tests/graph/test-streams tests/graph/test-lists
 thread_tests += tests/graph/test-together tests/graph/test-specialize
 
 test_programs += tests/graph/test-chain
@@ -89,6 +89,8 @@ tests_graph_test_caches_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_caches_LDADD = $(graphtest_LDADD)
 tests_graph_test_streams_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_streams_LDADD = $(graphtest_LDADD)
+tests_graph_test_lists_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_lists_LDADD = $(graphtest_LDADD)
 tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_values_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -91,6 +91,32 @@ void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char
   g_ptr_array_add(builder->inputs, value_info(builder, name, type, shape));
 }
 
+/* The bytes of the type of a list of `element`. */
+static ProtobufCBinaryData list_type(OnnxBuilder *builder, Backplane__Onnx__TypeProto *element) {
+  Backplane__Onnx__ListTypeProto list = BACKPLANE__ONNX__LIST_TYPE_PROTO__INIT;
+  list.elem_type = element;
+  size_t size = backplane__onnx__list_type_proto__get_packed_size(&list);
+  uint8_t *data = take(builder, g_malloc(size));
+  backplane__onnx__list_type_proto__pack(&list, data);
+  return (ProtobufCBinaryData){size, data};
+}
+
+void onnx_list_input(OnnxBuilder *builder, const char *name, int32_t kind, int32_t type,
+                     const char *shape) {
+  Backplane__Onnx__ValueInfoProto *info = value_info(builder, name, type, shape);
+  for (int32_t bit = BP_MODEL_SEQUENCE; bit <= BP_MODEL_OPTIONAL; bit *= 2) {
+    if (!(kind & bit))
+      continue;
+    Backplane__Onnx__TypeProto *around = NEW(builder, TypeProto, type_proto);
+    around->has_sequence_type = bit == BP_MODEL_SEQUENCE;
+    around->has_optional_type = bit == BP_MODEL_OPTIONAL;
+    *(around->has_sequence_type ? &around->sequence_type : &around->optional_type) =
+        list_type(builder, info->type);
+    info->type = around;
+  }
+  g_ptr_array_add(builder->inputs, info);
+}
+
 void onnx_output(OnnxBuilder *builder, const char *name) {
   g_ptr_array_add(builder->outputs, value_info(builder, name, 0, NULL));
 }

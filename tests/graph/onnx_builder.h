@@ -30,6 +30,9 @@ void onnx_builder_free(OnnxBuilder *builder);
 
 /* Adds an input. `shape` is "1x3x8x8", or "" for a scalar; names are symbols: "Nx3". */
 void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
+/* Adds an input of a kind, BP_MODEL_*, with tensors of the type and shape. */
+void onnx_list_input(OnnxBuilder *builder, const char *name, int32_t kind, int32_t type,
+                     const char *shape);
 void onnx_output(OnnxBuilder *builder, const char *name);
 /* Declares the type of a value that is neither an input nor an output of the graph. */
 void onnx_declare(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);

@@ -80,8 +80,7 @@ HEAD
 ## Missing
 
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
-own functions [work](graph.md#control-flow), and so do operators of [sequences and optionals](graph.md#sequences), but not sequences as inputs and
-outputs of the model.
+own functions [work](graph.md#control-flow), and so do [sequences and optionals](graph.md#sequences).
 
 These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
 

@@ -25,7 +25,7 @@ nodes_have_shapes() {
   says 'pool1    float32 Nx16x14x14' "$backplane" inspect model "$digits" --nodes &&
     describes '{"name":"dense","operator":"Gemm","domain":"","computed":"byotheroperators","outputs":[{"name":"logits","dtype":"float32","shape":["N",10]}]}' \
       "$backplane" inspect model "$digits" --json && grep -qF '{"name":"Conv","computed":"computed","count":2}' "$work/out" &&
-    grep -qF '"input":[{"name":"image","dtype":"float32","shape":["N",1,28,28]}]' "$work/out" && grep -qF '"parameter_bytes":81960' "$work/out" &&
+    grep -qF '"input":[{"name":"image","dtype":"float32","shape":["N",1,28,28],"kind":"tensor"}]' "$work/out" && grep -qF '"parameter_bytes":81960' "$work/out" &&
     fails 2 "--nodes: it is for an ONNX file" "$backplane" inspect model "$work/x.so" --nodes
 }
 

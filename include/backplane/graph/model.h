@@ -257,7 +257,15 @@ typedef struct BpModelTensorInfo {
   BpDataType dtype;
   int32_t ndim;
   const int64_t *shape;
+  int32_t kind;     /* BP_MODEL_TENSOR, or the bits of the others. Since 1.0. */
+  int32_t reserved; /* 0 */
 } BpModelTensorInfo;
+/* The kinds of inputs and outputs. An optional has a value or none; the value is a tensor or, with
+ * both bits, a sequence. dtype, ndim and shape are those of each tensor in a sequence or optional;
+ * an extent is -1 if the tensors may differ in it. */
+#define BP_MODEL_TENSOR   0
+#define BP_MODEL_SEQUENCE 1
+#define BP_MODEL_OPTIONAL 2
 /* An input with a default has a value in the file: see BpCompileOptions.shapes. */
 #define BP_TENSOR_INPUT   0
 #define BP_TENSOR_OUTPUT  1
@@ -278,7 +286,7 @@ BP_API int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, voi
 BP_API int bp_onnx_check_operators(const char *onnx_path);
 /* An ONNX file as JSON (transfer full, bp_str_free), with nothing compiled: an object with
  * "ir_version", "producer", "producer_version" (null where the file has none), "operator_sets"
- * ({domain, version}), "inputs" and "outputs" ({name, dtype, shape}), "parameters" and
+ * ({domain, version}), "inputs" and "outputs" ({name, dtype, shape, kind}), "parameters" and
  * "parameter_bytes" of the initializers, "files" (paths of the files with tensors' elements, from
  * the model's folder on; since 1.0), and "nodes" of the main graph: {name, operator, domain,
  * computed, outputs}. "computed" says how the operator is computed; null if the importer lacks it.
@@ -379,8 +387,17 @@ BP_API void bp_model_context_free(BpModelContext *context);
  * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of the model's first device; the
  * context is as before. The context's thread. Since 1.0. */
 BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
-/* Copies a tensor of any device into an input; name, dtype and shape are checked. */
+/* Copies a tensor of any device into an input; name, dtype and shape are checked. Like
+ * bp_model_bind_input and bp_model_get_output, the function is for tensors: a sequence or an
+ * optional is an error of kind BP_ERROR_VALUE. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
+/* Copies tensors of any device into an input that is a sequence or an optional; the types and
+ * shapes are checked. `values` are `count` tensors: those of the sequence, or the one of an
+ * optional tensor. A `count` of BP_MODEL_NO_VALUE is an optional without a value. The context's
+ * thread. BP_ERROR_VALUE if the input is a tensor. Since 1.0. */
+#define BP_MODEL_NO_VALUE (-1)
+BP_API int bp_model_set_input_list(BpModelContext *context, const char *name,
+                                   const BpTensorView *const *values, int64_t count);
 /* Sets an input to the caller's memory, on the model's device, without a copy. Keeps the tensor
  * alive until the input is set again or the context is freed. If all shapes are known, an output of
  * the same context is copied: the next run writes its memory. */
@@ -421,6 +438,14 @@ BP_API int bp_model_cancel(BpModelContext *context);
  * run. A reference to the output keeps its memory when the context is freed. BP_ERROR_VALUE before
  * the first run, and after a run that failed. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
+/* Waits for the run and gives the number of tensors in an output that is a sequence or an optional:
+ * BP_MODEL_NO_VALUE for an optional without a value. 0, or -1 with an error: BP_ERROR_VALUE before
+ * the first run, after a run that failed, and for a tensor. The context's thread. Since 1.0. */
+BP_API int bp_model_get_output_length(BpModelContext *context, int32_t index, int64_t *length);
+/* Waits for the run and returns a tensor in an output that is a sequence or an optional (transfer
+ * none), valid until the next run. NULL with an error, as for bp_model_get_output_length. The
+ * context's thread. Since 1.0. */
+BP_API BpTensor *bp_model_get_output_item(BpModelContext *context, int32_t index, int64_t position);
 /* Returns an output as bp_model_get_output does, but does not wait: the output is valid for later
  * work on the stream of bp_model_set_stream. The context's thread. Since 1.0. */
 BP_API BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t index);
