@@ -155,7 +155,7 @@ static int keep_outputs(Side *side) {
 /* Runs the model once and writes each node's output. A node is omitted if .npy files do not support
  * its type or if its file cannot be written, for example because its name is too long. */
 static int run_side(Side *side, const ModelOptions *options) {
-  if (model_set_inputs(side->loaded, options) < 0)
+  if (model_check_tensors(side->loaded->model) < 0 || model_set_inputs(side->loaded, options) < 0)
     return -1;
   side->channels = read_channels(side->loaded->model);
   int status = bp_model_profile(side->loaded->context, side->dir, add_node, side);

@@ -299,14 +299,20 @@ static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *
   char dtype[32];
   bp_dtype_format(info->dtype, dtype, sizeof dtype);
   char *shape = shape_to_text(info->shape, info->ndim);
-  char *text = info->ndim < 0 ? g_strdup_printf("%s: known in a run", info->name)
-                              : g_strdup_printf("%s: %s %s", info->name, dtype, shape);
+  gboolean is_typed = info->dtype.bits > 0, is_shaped = is_typed && info->ndim >= 0;
+  char *text = !info->kind && !is_shaped
+                   ? g_strdup_printf("%s: known in a run", info->name)
+                   : g_strdup_printf("%s: %s%s%s%s%s", info->name,
+                                     info->kind ? kind_to_text(info->kind) : "",
+                                     info->kind ? " of " : "", is_typed ? dtype : "no tensor",
+                                     is_shaped ? " " : "", is_shaped ? shape : "");
   json_t *object = json_object();
   json_add_str(object, "name", info->name);
-  if (info->ndim >= 0) {
+  if (is_shaped || (info->kind && is_typed))
     json_add_str(object, "dtype", dtype);
+  if (is_shaped)
     json_add(object, "shape", shape_json(info->shape, info->ndim));
-  }
+  json_add_str(object, "kind", kind_to_text(info->kind));
   add_item(facts, role, text, object);
   g_free(shape);
 }

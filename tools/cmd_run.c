@@ -21,8 +21,9 @@ typedef struct RunOptions {
   char *labels;
 } RunOptions;
 
+/* An output, or a tensor of an output that is a list. */
 typedef struct Output {
-  const BpModelTensorInfo *info;
+  char *name;       /* of a tensor of a list: NAME.0, NAME.1, ... */
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
@@ -34,6 +35,7 @@ typedef struct Output {
 
 static void output_clear(void *output) {
   Output *self = output;
+  g_free(self->name);
   g_free(self->shape);
   g_free(self->path);
   g_free(self->data);
@@ -134,7 +136,7 @@ static void add_row(Table *table, const Output *output, int64_t row, int top, ch
     int64_t index = g_array_index(elements, Element, i).index;
     char *number = g_strdup_printf("%" G_GINT64_FORMAT, index);
     char *value = best_text(output, row, index);
-    table_add(table, output->info->name, at, number, value, label_of(labels, output, index));
+    table_add(table, output->name, at, number, value, label_of(labels, output, index));
     g_free(number);
     g_free(value);
   }
@@ -214,8 +216,7 @@ static int check_labels(const RunOptions *options, char *const *labels, const GP
     const Output *output = outputs->pdata[i];
     int64_t extent = last_extent(&output->tensor->view);
     fits |= (int64_t)count == extent;
-    g_ptr_array_add(extents,
-                    g_strdup_printf("%" G_GINT64_FORMAT " of '%s'", extent, output->info->name));
+    g_ptr_array_add(extents, g_strdup_printf("%" G_GINT64_FORMAT " of '%s'", extent, output->name));
   }
   char *list = names_join(extents);
   if (!fits)
@@ -232,7 +233,7 @@ static int check_labels(const RunOptions *options, char *const *labels, const GP
 static GPtrArray *output_names(const GPtrArray *outputs) {
   GPtrArray *names = g_ptr_array_new();
   for (guint i = 0; i < outputs->len; i++)
-    g_ptr_array_add(names, (char *)((const Output *)outputs->pdata[i])->info->name);
+    g_ptr_array_add(names, (char *)((const Output *)outputs->pdata[i])->name);
   return names;
 }
 
@@ -253,7 +254,7 @@ static int compare_output(Output *output, const char *path, BpTensor *expected,
   int status =
       difference_find(&output->tensor->view, &expected->view, tolerance, &output->difference);
   bp_object_release(expected);
-  return status < 0 ? bp_error_add_context("output '%s' against %s", output->info->name, path) : 0;
+  return status < 0 ? bp_error_add_context("output '%s' against %s", output->name, path) : 0;
 }
 
 /* Compares each array of an archive with the output of the same name. */
@@ -312,8 +313,7 @@ static int raise_mismatch(const RunOptions *options, const GPtrArray *outputs) {
     if (!output->expected || output->difference.mismatches == 0)
       continue;
     difference_raise(&output->difference, &output->tensor->view, &options->tolerance);
-    return bp_error_add_context("output '%s' differs from %s", output->info->name,
-                                output->expected);
+    return bp_error_add_context("output '%s' differs from %s", output->name, output->expected);
   }
   return 0;
 }
@@ -332,7 +332,7 @@ static void print_differences(const RunOptions *options, const GPtrArray *output
     char *relative = difference_relative_text(difference, view);
     char *mismatches = g_strdup_printf("%" G_GINT64_FORMAT " of %" G_GINT64_FORMAT,
                                        difference->mismatches, difference->elements);
-    table_add(table, output->info->name, output->expected, absolute, relative, mismatches);
+    table_add(table, output->name, output->expected, absolute, relative, mismatches);
     g_free(mismatches);
     g_free(relative);
     g_free(absolute);
@@ -359,7 +359,7 @@ static gboolean is_written(const GPtrArray *outputs, const Output *output, const
 /* Names the file for an output: NAME.npy, or NAME.1.npy if an earlier output has that name. */
 static int name_file(const GPtrArray *outputs, Output *output, const char *dir) {
   for (uint32_t index = 0; !output->path; index++) {
-    char *file = bp_npy_file_name(output->info->name, index);
+    char *file = bp_npy_file_name(output->name, index);
     if (!file)
       return -1;
     char *path = g_build_filename(dir, file, NULL);
@@ -399,7 +399,7 @@ static int write_archive(const char *path, const GPtrArray *outputs) {
   const BpTensorView **views = g_new0(const BpTensorView *, outputs->len + 1);
   for (guint i = 0; i < outputs->len; i++) {
     Output *output = outputs->pdata[i];
-    names[i] = output->info->name;
+    names[i] = output->name;
     views[i] = &output->tensor->view;
     output->path = g_strdup(path);
   }
@@ -422,38 +422,82 @@ static int write_outputs(const char *model, const RunOptions *options, const GPt
   return 0;
 }
 
-/* Fetches an output's elements. JSON gets an output only if JSON can represent its elements, or if
- * they are in a file. */
-static int collect_output(const LoadedModel *loaded, int32_t index, const RunOptions *options,
-                          Output *output) {
-  output->info = bp_model_output_info(loaded->model, index);
-  output->tensor = bp_model_get_output(loaded->context, index);
-  if (!output->tensor)
+/* Fetches a tensor's elements, and takes the name. JSON gets an output only if JSON can represent
+ * its elements, or if they are in a file. */
+static int collect_tensor(const RunOptions *options, GPtrArray *outputs, char *name,
+                          BpTensor *tensor) {
+  Output *output = g_new0(Output, 1);
+  g_ptr_array_add(outputs, output);
+  output->name = name;
+  output->tensor = tensor;
+  if (!tensor)
     return -1;
   const BpTensorView *view = &output->tensor->view;
   bp_dtype_format(view->dtype, output->dtype, sizeof output->dtype);
   output->shape = shape_to_text(view->shape, view->ndim);
   if (!options->output && options->model.json && !element_is_number(view->dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "output '%s': elements of %s have no form in JSON", output->info->name,
+                          "output '%s': elements of %s have no form in JSON", output->name,
                           output->dtype);
   output->data = elements_copy(view);
-  return output->data ? 0 : bp_error_add_context("output '%s'", output->info->name);
+  return output->data ? 0 : bp_error_add_context("output '%s'", output->name);
+}
+
+/* Fetches the tensors of an output that is a list. */
+static int collect_list(const LoadedModel *loaded, int32_t index, const RunOptions *options,
+                        GPtrArray *outputs) {
+  const char *name = bp_model_output_info(loaded->model, index)->name;
+  int64_t length;
+  int status = bp_model_get_output_length(loaded->context, index, &length);
+  for (int64_t i = 0; status == 0 && i < length; i++)
+    status = collect_tensor(options, outputs, g_strdup_printf("%s.%" G_GINT64_FORMAT, name, i),
+                            bp_model_get_output_item(loaded->context, index, i));
+  return status;
 }
 
 /* Fetches the outputs, compares them with the expected values, and writes them. */
 static int collect_outputs(const LoadedModel *loaded, const RunOptions *options,
                            GPtrArray *outputs) {
   for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
-    Output *output = g_new0(Output, 1);
-    g_ptr_array_add(outputs, output);
-    if (collect_output(loaded, i, options, output) < 0)
+    const BpModelTensorInfo *info = bp_model_output_info(loaded->model, i);
+    if ((info->kind ? collect_list(loaded, i, options, outputs)
+                    : collect_tensor(options, outputs, g_strdup(info->name),
+                                     bp_model_get_output(loaded->context, i))) < 0)
       return -1;
   }
   return compare_outputs(options, outputs) < 0 ? -1 : write_outputs(loaded->path, options, outputs);
 }
 
 /* ---- Reports ----------------------------------------------------------------------------- */
+
+/* Prints the lengths of the outputs that are lists. */
+static void print_lists(const LoadedModel *loaded) {
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
+    const BpModelTensorInfo *info = bp_model_output_info(loaded->model, i);
+    int64_t length;
+    if (!info->kind || bp_model_get_output_length(loaded->context, i, &length) < 0)
+      continue;
+    char *text = length == BP_MODEL_NO_VALUE ? g_strdup("without a value")
+                                             : g_strdup_printf("of %" G_GINT64_FORMAT " tensor%s",
+                                                               length, length == 1 ? "" : "s");
+    command_print(command_out(), "Output '%s': %s %s.\n", info->name, kind_to_text(info->kind),
+                  text);
+    g_free(text);
+  }
+}
+
+/* Returns the lengths of the outputs that are lists, by name; null for no value. */
+static json_t *lists_json(const LoadedModel *loaded) {
+  json_t *lists = json_object();
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
+    const BpModelTensorInfo *info = bp_model_output_info(loaded->model, i);
+    int64_t length;
+    if (info->kind && bp_model_get_output_length(loaded->context, i, &length) == 0)
+      json_add(lists, info->name,
+               length == BP_MODEL_NO_VALUE ? json_null() : json_integer((json_int_t)length));
+  }
+  return lists;
+}
 
 static void print_text(const LoadedModel *loaded, const RunOptions *options, double ms,
                        char *const *labels, const GPtrArray *outputs) {
@@ -468,11 +512,12 @@ static void print_text(const LoadedModel *loaded, const RunOptions *options, dou
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
     char *values = output->path ? NULL : first_elements(output);
-    table_add(table, output->info->name, output->dtype, output->shape,
+    table_add(table, output->name, output->dtype, output->shape,
               output->path ? output->path : values);
     g_free(values);
   }
   table_print(table);
+  print_lists(loaded);
   if (options->top)
     print_best(outputs, options->top, labels);
   if (options->expect)
@@ -482,7 +527,7 @@ static void print_text(const LoadedModel *loaded, const RunOptions *options, dou
 static json_t *output_json(const Output *output, int top, char *const *labels) {
   const BpTensorView *view = &output->tensor->view;
   json_t *object = json_object();
-  json_add_str(object, "name", output->info->name);
+  json_add_str(object, "name", output->name);
   json_add_str(object, "dtype", output->dtype);
   json_add(object, "shape", shape_json(view->shape, view->ndim));
   if (output->path)
@@ -511,6 +556,10 @@ static void print_json(const LoadedModel *loaded, const RunOptions *options, dou
   for (guint i = 0; i < outputs->len; i++)
     json_append(list, output_json(outputs->pdata[i], options->top, labels));
   json_add(root, "outputs", list);
+  json_t *lists = lists_json(loaded);
+  if (json_object_size(lists))
+    json_add(root, "lists", json_incref(lists));
+  json_decref(lists);
   model_add_specialized(root, loaded);
   command_print_json(root);
 }
@@ -519,11 +568,8 @@ static void print_json(const LoadedModel *loaded, const RunOptions *options, dou
 
 static int run_once(LoadedModel *loaded, double *ms) {
   gint64 start = g_get_monotonic_time();
-  if (bp_model_run(loaded->context) < 0)
+  if (bp_model_run(loaded->context) < 0 || model_wait(loaded) < 0)
     return -1;
-  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++)
-    if (!bp_model_get_output(loaded->context, i))
-      return -1;
   *ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   return 0;
 }
@@ -600,7 +646,10 @@ int cmd_run(int argc, char **argv) {
   if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
                     "Runs a model once: an ONNX file, compiled first, or a compiled library.",
                     "A picture given as an input is read as gray or RGB values in 0..1. A .bin "
-                    "file has the elements alone, little-endian, of the input's type and shape."))
+                    "file has the elements alone, little-endian, of the input's type and shape. A "
+                    "sequence takes --input once for each of its tensors, in order; NAME= is an "
+                    "empty sequence, or an optional without a value. The tensors of an output that "
+                    "is a sequence or an optional are outputs NAME.0, NAME.1, ..."))
     status = check_and_run(argc, argv, &options);
   g_free(entries);
   g_free(options.output);

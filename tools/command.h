@@ -372,6 +372,12 @@ void model_print_report(const LoadedModel *loaded);
 /* Formats the devices that the model uses: "opencl:0 and cpu:0" (transfer full). */
 char *model_place_text(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
+/* Waits for all outputs of the last run. 0 or -1 with an error. */
+int model_wait(const LoadedModel *loaded);
+/* The kind of an input or output as text. */
+const char *kind_to_text(int32_t kind);
+/* Fails if an input or output of the model is a sequence or an optional. */
+int model_check_tensors(const BpModel *model);
 /* Adds the model's specialised code as "specialized", if it has any. */
 void model_add_specialized(json_t *root, const LoadedModel *loaded);
 /* Makes the context and sets the inputs given on the command line, once. If the command fills

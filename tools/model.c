@@ -593,6 +593,43 @@ void model_print_report(const LoadedModel *loaded) {
     command_print(stderr, "backplane: passed over: %s\n", loaded->report);
 }
 
+int model_wait(const LoadedModel *loaded) {
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
+    int64_t length;
+    if (bp_model_output_info(loaded->model, i)->kind
+            ? bp_model_get_output_length(loaded->context, i, &length) < 0
+            : !bp_model_get_output(loaded->context, i))
+      return -1;
+  }
+  return 0;
+}
+
+const char *kind_to_text(int32_t kind) {
+  return kind == BP_MODEL_TENSOR     ? "tensor"
+         : kind == BP_MODEL_SEQUENCE ? "sequence"
+         : kind == BP_MODEL_OPTIONAL ? "optional"
+                                     : "optional sequence";
+}
+
+/* Fails if an input or output is not a tensor. */
+static int check_tensor(const char *role, const BpModelTensorInfo *info) {
+  return info->kind ? bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                                     "%s '%s' of the model is of kind %s; this command is for "
+                                     "models whose inputs and outputs are tensors",
+                                     role, info->name, kind_to_text(info->kind))
+                    : 0;
+}
+
+int model_check_tensors(const BpModel *model) {
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
+    if (check_tensor("input", bp_model_input_info(model, i)) < 0)
+      return -1;
+  for (int32_t i = 0; i < bp_model_num_outputs(model); i++)
+    if (check_tensor("output", bp_model_output_info(model, i)) < 0)
+      return -1;
+  return 0;
+}
+
 void model_close(LoadedModel *loaded) {
   bp_model_context_free(loaded->context);
   bp_model_release(loaded->model);
@@ -733,13 +770,49 @@ static int set_value(LoadedModel *loaded, const ModelOptions *options, int32_t i
   return status;
 }
 
+/* Adds a value to those of an input that is a list; an empty text is a list without values. */
+static int add_item(const char *option, const char *text, const BpModelTensorInfo *info,
+                    GPtrArray **items) {
+  if (*items && (!*text || !(*items)->len))
+    return command_raise_usage("--input %s: input '%s' is given both without and with a value",
+                               option, info->name);
+  if (!*items)
+    *items = g_ptr_array_new_with_free_func(bp_object_release);
+  BpTensor *value = *text ? input_read(text, info) : NULL;
+  if (value)
+    g_ptr_array_add(*items, value);
+  return value || !*text ? 0 : -1;
+}
+
+/* Sets the inputs that are lists to their values. */
+static int set_lists(const LoadedModel *loaded, GPtrArray *const *lists) {
+  int status = 0;
+  for (int32_t i = 0; i < bp_model_num_inputs(loaded->model) && status == 0; i++) {
+    const BpModelTensorInfo *info = bp_model_input_info(loaded->model, i);
+    guint count = lists[i] ? lists[i]->len : 0;
+    const BpTensorView **views = g_new0(const BpTensorView *, count + 1);
+    for (guint k = 0; k < count; k++)
+      views[k] = &((const BpTensor *)lists[i]->pdata[k])->view;
+    if (lists[i])
+      status = bp_model_set_input_list(
+          loaded->context, info->name, views,
+          !count && (info->kind & BP_MODEL_OPTIONAL) ? BP_MODEL_NO_VALUE : (int64_t)count);
+    g_free(views);
+  }
+  return status;
+}
+
 static int set_given(LoadedModel *loaded, const char *option, const ModelOptions *options,
-                     const GArray *shapes, gboolean *given) {
+                     const GArray *shapes, gboolean *given, GPtrArray **lists) {
   int32_t index = find_input(loaded->model, option);
   if (index < 0)
     return -1;
   const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);
   const char *text = option + strlen(info.name) + 1;
+  if (info.kind) {
+    given[index] = TRUE;
+    return add_item(option, text, &info, &lists[index]);
+  }
   if (given[index])
     return command_raise_usage("--input %s: input '%s' has a value already", option, info.name);
   BpTensor *value = input_read(text, &info);
@@ -804,10 +877,11 @@ static int check_shapes(const BpModel *model, const ModelOptions *options, const
 static int complete_input(LoadedModel *loaded, const ModelOptions *options, int32_t index,
                           const GArray *shapes, GRand *random, GString *missing) {
   const BpModelTensorInfo info = describe_input(loaded->model, index, shapes);
-  if (random && has_known_type(&info))
+  if (random && !info.kind && has_known_type(&info))
     return set_random(loaded, options, index, &info, random);
   char *shape = shape_to_text(info.shape, info.ndim);
-  g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);
+  g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name,
+                         info.kind ? kind_to_text(info.kind) : shape);
   g_free(shape);
   return 0;
 }
@@ -840,16 +914,23 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options) {
     return -1;
   GArray *shapes = shapes_parse(options->onnx.shapes);
   char **inputs = shapes ? inputs_expand(options->inputs) : NULL;
-  gboolean *given = g_new0(gboolean, bp_model_num_inputs(loaded->model) + 1);
+  int32_t count = bp_model_num_inputs(loaded->model);
+  gboolean *given = g_new0(gboolean, count + 1);
+  GPtrArray **lists = g_new0(GPtrArray *, count + 1);
   loaded->shapes = shapes_parse(NULL);
   int status = inputs ? 0 : -1;
   for (char **input = inputs; status == 0 && *input; input++)
-    status = set_given(loaded, *input, options, shapes, given);
+    status = set_given(loaded, *input, options, shapes, given, lists);
+  if (status == 0)
+    status = set_lists(loaded, lists);
   if (status == 0)
     status = complete_inputs(loaded, options, shapes, given);
   if (status == 0 && options->onnx.specializes)
     status = specialize(loaded, options);
   g_clear_pointer(&loaded->shapes, g_array_unref);
+  for (int32_t i = 0; i < count; i++)
+    g_clear_pointer(&lists[i], g_ptr_array_unref);
+  g_free(lists);
   g_free(given);
   g_strfreev(inputs);
   if (shapes)

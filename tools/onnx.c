@@ -162,7 +162,10 @@ static char *shape_text(const json_t *shape) {
 static char *type_text(const json_t *tensor) {
   const char *dtype = member(tensor, "dtype");
   char *shape = shape_text(json_object_get(tensor, "shape"));
-  char *text = g_strdup_printf("%s %s", *dtype ? dtype : "?", shape);
+  const char *kind = member(tensor, "kind");
+  gboolean is_list = *kind && strcmp(kind, "tensor") != 0;
+  char *text = g_strdup_printf("%s%s%s %s", is_list ? kind : "", is_list ? " of " : "",
+                               *dtype ? dtype : "?", shape);
   g_free(shape);
   return text;
 }

@@ -123,9 +123,7 @@ int32_t input_find(const char *option, const GPtrArray *names) {
   int32_t found = name_find(option, names);
   if (found < 0 && strchr(option, '='))
     return input_raise_unknown(option, names);
-  if (found < 0 || !option[strlen(names->pdata[found]) + 1])
-    return input_raise_nameless(option, names);
-  return found;
+  return found < 0 ? input_raise_nameless(option, names) : found;
 }
 
 /* The inputs of a model that leave an extent open or have a default value, and the shapes of their
@@ -144,7 +142,7 @@ static gboolean is_open(const BpModelTensorInfo *info) {
 
 static int add_shape_of_file(void *visitor, int32_t role, const BpModelTensorInfo *info) {
   const Opened *opened = visitor;
-  if (role == BP_TENSOR_OUTPUT || (role == BP_TENSOR_INPUT && !is_open(info)) ||
+  if (role == BP_TENSOR_OUTPUT || info->kind || (role == BP_TENSOR_INPUT && !is_open(info)) ||
       shapes_find(opened->shapes, info->name))
     return 0;
   for (char *const *input = opened->inputs; *input; input++) {

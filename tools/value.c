@@ -204,6 +204,12 @@ BpTensor *array_read(const char *path, const char *name) {
 }
 
 BpTensor *input_read(const char *text, const BpModelTensorInfo *info) {
+  if (!*text) {
+    command_raise_usage("--input %s=: expected NAME=FILE; only sequences and optionals may have no "
+                        "value",
+                        info->name);
+    return NULL;
+  }
   if (is_literal(text))
     return read_literal(text, info);
   if (path_is_picture(text))

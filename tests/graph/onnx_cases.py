@@ -6,6 +6,7 @@ Of all cases some are refused by name. The script writes each model and its inpu
 command `backplane` for the target, and compares the outputs with the case. The models are unchanged: shapes and
 axes that are inputs stay inputs. Prints TAP, one line a case."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -30,10 +31,14 @@ NAMES = ("node '", "operator", "operator set", "input '", "is not a tensor of a 
 DEVICES = {"c": "cpu", "llvm": "cpu", "cuda": "cuda", "opencl": "opencl", "vulkan": "vulkan"}
 
 
+def items(value):
+    """The tensors of a value: a tensor, a sequence, or an optional, which may be None."""
+    return [np.asarray(item) for item in ([] if value is None else value if isinstance(value, list) else [value])]
+
+
 def has_numpy_types(case):
-    """.npy files do not support sequences, bfloat16 and the narrower types."""
-    return all(not isinstance(value, list) and np.asarray(value).dtype.kind in "biufc"
-               for part in case.data_sets[0] for value in part)
+    """.npy files do not support bfloat16 and the narrower types."""
+    return all(item.dtype.kind in "biufc" for part in case.data_sets[0] for value in part for item in items(value))
 
 
 def node_cases(operators, is_third):
@@ -48,7 +53,6 @@ class Case:
     def __init__(self, case, command, folder, target, options):
         self.name, self.model = case.name, case.model
         self.inputs, self.outputs = case.data_sets[0]
-        self.inputs = [np.asarray(value) for value in self.inputs]
         self.rtol, self.atol = max(case.rtol, 1e-3), max(case.atol, 1e-5)
         self.command, self.target, self.options = command, target, options
         self.folder = folder / f"{target}-{case.name}"
@@ -62,22 +66,31 @@ class Case:
             arguments += ["-t", self.target]
         names = [info.name for info in self.model.graph.input]
         for number, (name, value) in enumerate(zip(names, self.inputs)):
-            np.save(self.folder / f"input{number}.npy", value)
-            arguments += ["-i", f"{name}={self.folder}/input{number}.npy"]
+            arguments += [] if items(value) else ["-i", f"{name}="]
+            for place, item in enumerate(items(value)):
+                np.save(self.folder / f"input{number}.{place}.npy", item)
+                arguments += ["-i", f"{name}={self.folder}/input{number}.{place}.npy"]
         return subprocess.run(arguments, capture_output=True, text=True)
 
-    def compare(self):
+    def compare_file(self, name, want):
+        got = np.load(self.folder / f"{name}.npy")
+        if got.shape != want.shape or got.dtype != want.dtype:
+            return f"{name} is {got.dtype} {got.shape}, not {want.dtype} {want.shape}"
+        if want.dtype.kind == "f":
+            same = np.allclose(got, want, self.rtol, self.atol, equal_nan=True)
+        else:
+            same = np.array_equal(got, want)
+        return None if same else f"{name} is {got.ravel()[:12]}, not {want.ravel()[:12]}"
+
+    def compare(self, printed):
         for info, want in zip(self.model.graph.output, self.outputs):
-            want = np.asarray(want)
-            got = np.load(self.folder / f"{info.name}.npy")
-            if got.shape != want.shape or got.dtype != want.dtype:
-                return f"{info.name} is {got.dtype} {got.shape}, not {want.dtype} {want.shape}"
-            if want.dtype.kind == "f":
-                same = np.allclose(got, want, self.rtol, self.atol, equal_nan=True)
-            else:
-                same = np.array_equal(got, want)
-            if not same:
-                return f"{info.name} is {got.ravel()[:12]}, not {want.ravel()[:12]}"
+            is_tensor = info.type.HasField("tensor_type")
+            for place, item in enumerate(items(want)):
+                why = self.compare_file(info.name if is_tensor else f"{info.name}.{place}", item)
+                if why:
+                    return why
+            if not is_tensor and not re.search(rf"Output '{info.name}': .* of {len(items(want))} tensor", printed):
+                return f"{info.name} has another length than {len(items(want))}: {printed}"
         return None
 
     def run(self):
@@ -85,7 +98,7 @@ class Case:
         done = self.call()
         self.is_claimed = "graph compilers claim 1 of 1 node" in done.stderr
         if done.returncode == 0:
-            return self.compare(), False
+            return self.compare(done.stdout), False
         return done.stderr.strip() or "no message", done.returncode == 1 and any(name in done.stderr for name in NAMES)
 
 

@@ -35,6 +35,14 @@ unary() {
   printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$nodes$(part 12 67)$(part 5a "$(part 0a 78)$about")$outputs")" | sed 's/../\\x&/g')"
 }
 
+# of_type TYPE: an ONNX model of y = Identity(x), with the bytes of the type in hexadecimal digits.
+of_type() {
+  local about
+  about=$(part 12 "$1")
+  printf '%b' "$(printf '0808%s4202100d' "$(part 3a "$(part 0a "$(part 0a 78)$(part 12 79)$(part 22 "$(digits_of Identity)")")$(part 12 67)$(part 5a "$(part 0a 78)$about")$(part 62 "$(part 0a 79)$about")")" |
+    sed 's/../\\x&/g')"
+}
+
 relu() {
   unary Relu "$@"
 }

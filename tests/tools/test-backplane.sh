@@ -396,7 +396,7 @@ values_and_types_in_json() {
   "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --json |
     tr -d ' \n' | tee "$work/out" | grep -qE '"values":\[(-?[0-9.]+,){9}-?[0-9.]+\]' &&
     "$backplane" inspect model "$work/digits.so" --json | tr -d ' \n' | tee "$work/out" |
-    grep -qF '"input":[{"name":"image","dtype":"float32","shape":[1,1,28,28]}]' &&
+    grep -qF '"input":[{"name":"image","dtype":"float32","shape":[1,1,28,28],"kind":"tensor"}]' &&
     "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist": true'
 }
 

@@ -296,6 +296,46 @@ refuses_to_specialize() {
     fails 2 'Unknown option --specialize' "$backplane" inspect "$work/open.onnx" --specialize
 }
 
+pair=$(part 0a "0801$(part 12 "$(part 0a 0802)")") # a tensor, float32, 2
+of_type "$(part 22 "$(part 0a "$pair")")" >"$work/sequence.onnx"
+of_type "$(part 4a "$(part 0a "$pair")")" >"$work/optional.onnx"
+
+sequences_go_in_and_out() {
+  local run=("$backplane" run "$work/sequence.onnx")
+  mkdir -p "$work/items" && says "Output 'y': sequence of 2 tensors." "${run[@]}" -i 'x=[1,2]' -i 'x=[3,4]' -o "$work/items" &&
+    grep -q "^y.1     float32  2      $work/items/y.1.npy$" "$work/out" && array '<f4' 2, 0000404000008040 | cmp - "$work/items/y.1.npy" &&
+    ends 0 "${run[@]}" -i "x=$work/items/y.1.npy" -i 'x=[5,6]' --expect "y.0=$work/items/y.1.npy" &&
+    "${run[@]}" -i 'x=[1,2]' --json | tr -d ' \n' | grep -qF '"outputs":[{"name":"y.0","dtype":"float32","shape":[2],"values":[1.0,2.0]}],"lists":{"y":1}' &&
+    says "Output 'y': sequence of 0 tensors." "${run[@]}" -i x= &&
+    "$backplane" compile "$work/sequence.onnx" --target c -o "$work/sequence.so" &&
+    says "sequence of 1 tensor." "$backplane" run "$work/sequence.so" -i 'x=[1,2]' &&
+    says "x: sequence of float32 2" "$backplane" inspect model "$work/sequence.so" && says "y: sequence of float32 2" "$backplane" inspect model "$work/sequence.onnx"
+}
+
+optionals_go_in_and_out() {
+  says "Output 'y': optional of 1 tensor." "$backplane" run "$work/optional.onnx" -i 'x=[1,2]' && grep -q '^y.0 .* 1, 2$' "$work/out" &&
+    says "Output 'y': optional without a value." "$backplane" run "$work/optional.onnx" -i x= &&
+    "$backplane" run "$work/optional.onnx" -i x= --json | tr -d ' \n' | grep -qF '"outputs":[],"lists":{"y":null}'
+}
+
+wrong_lists() {
+  fails 2 "input 'x' is given both without and with a value" "$backplane" run "$work/sequence.onnx" -i x= -i 'x=[1,2]' &&
+    fails 2 "input 'x' is given both without and with a value" "$backplane" run "$work/sequence.onnx" -i 'x=[1,2]' -i x= &&
+    fails 2 "--input x=: expected NAME=FILE; only sequences" "$backplane" run "$work/four.onnx" -i x= &&
+    fails 1 "no value for x (sequence)" "$backplane" run "$work/sequence.onnx" &&
+    fails 1 "tensor 1: dimension 0 of input 'x' is 2" "$backplane" run "$work/sequence.onnx" -i 'x=[1,2]' -i 'x=[1]' &&
+    fails 1 "input 'x' is an optional tensor" "$backplane" run "$work/optional.onnx" -i 'x=[1,2]' -i 'x=[3,4]' &&
+    fails 1 "no output 'y.1'; it has: y.0" "$backplane" run "$work/sequence.onnx" -i 'x=[1,2]' --expect "y.1=$work/items/y.1.npy" &&
+    fails 1 "needs one --target" "$backplane" compile "$work/sequence.onnx" --target c,opencl -o "$work/two.so"
+}
+
+# Commands that take each output for one tensor say so.
+other_commands_with_lists() {
+  ends 0 "$backplane" bench "$work/sequence.onnx" -i 'x=[1,2]' --seconds 0.01 && ends 0 "$backplane" profile "$work/sequence.onnx" -i x= --seconds 0.01 &&
+    fails 1 "no value for x (sequence)" "$backplane" bench "$work/sequence.onnx" --seconds 0.01 &&
+    fails 1 "'x' of the model is of kind sequence" "$backplane" compare "$work/sequence.onnx" "$work/sequence.onnx" -i 'x=[1,2]'
+}
+
 ok list-on-the-command-line-is-a-value "${four[@]}" --input 'x=[-1.5, -0.5, 0.5, 1.5]'
 ok number-is-a-value-of-one-element gives 2.5 "$work/one.onnx" --input x=2.5
 ok whole-numbers-keep-all-digits gives 9223372036854775807,0 "$work/whole.onnx" --input 'x=[9223372036854775807,-9223372036854775808]'
@@ -432,4 +472,8 @@ if strace -o "$work/calls" true 2>/dev/null; then
 else
   skip "new-library-has-one-name" "strace is not installed or may not trace"
 fi
+ok sequences-go-in-and-out sequences_go_in_and_out
+ok optionals-go-in-and-out optionals_go_in_and_out
+ok wrong-lists-are-refused wrong_lists
+ok commands-take-lists-or-refuse-them other_commands_with_lists
 echo "1..$count"

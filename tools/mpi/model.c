@@ -193,7 +193,10 @@ static BpModel *load(const Rank *rank, const char *path) {
                                         &count, NULL) == 0)
     model = bp_model_create(module, devices, count);
   bp_object_release(module);
-  return model;
+  if (!model || model_check_tensors(model) == 0)
+    return model;
+  bp_model_release(model);
+  return NULL;
 }
 
 BpModel *model_load_agreed(const Rank *rank, const char *path) {
