@@ -66,15 +66,17 @@ static void model_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* Describes an input or output: name, type and shape. An extent of -1 is known only in a run; a
- * shape of None is unknown. */
+/* Describes an input or output: name, type, shape and kind. An extent of -1 is known only in a run;
+ * a type or shape of None is unknown. */
 static PyObject *describe(const BpModelTensorInfo *info) {
+  static const char *const kinds[] = {"tensor", "sequence", "optional", "optional sequence"};
   char dtype[32];
   bp_dtype_format(info->dtype, dtype, sizeof dtype);
-  if (info->ndim < 0)
-    return Py_BuildValue("sOO", info->name, Py_None, Py_None);
-  PyObject *shape = bp_py_make_extents(info->shape, info->ndim);
-  return shape ? Py_BuildValue("ssN", info->name, dtype, shape) : NULL;
+  PyObject *shape =
+      info->ndim < 0 ? Py_NewRef(Py_None) : bp_py_make_extents(info->shape, info->ndim);
+  return shape ? Py_BuildValue("szNs", info->name, info->dtype.bits ? dtype : NULL, shape,
+                               kinds[info->kind & 3])
+               : NULL;
 }
 
 static PyObject *describe_all(const BpModel *model, int32_t count,
@@ -127,26 +129,38 @@ static int has_shape_of_input(const BpModel *model, const char *name, const BpTe
   return 0;
 }
 
-/* Sets an input. The host resolves strides, except those of packed elements smaller than a byte:
- * the model requires compact inputs, and reports all other errors. */
-static int set_from_view(const ModelObject *self, const char *name, const BpTensorView *view) {
-  BpModelContext *context = self->context;
-  if (view->device.device_type != BP_DEVICE_CPU || bp_view_is_compact(view) ||
-      view->dtype.bits % 8 || !has_shape_of_input(self->model, name, view))
-    return bp_model_set_input(context, name, view);
+/* Whether the host can resolve the strides of a view: not those of packed elements smaller than a
+ * byte. The model requires compact inputs. */
+static int has_strides(const BpTensorView *view) {
+  return view->device.device_type == BP_DEVICE_CPU && !bp_view_is_compact(view) &&
+         view->dtype.bits % 8 == 0;
+}
+
+/* Makes a compact copy of a view, whose data the caller frees. */
+static int make_compact(const char *name, const BpTensorView *view, BpTensorView *compact) {
   int64_t bytes = bp_view_num_bytes(view);
   if (bytes < 0)
     return -1;
-  char *data = malloc((size_t)bytes + 1);
-  if (!data)
+  *compact = *view;
+  compact->data = malloc((size_t)bytes + 1);
+  if (!compact->data)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a compact copy of input '%s'", name);
-  gather(data, (const char *)view->data + view->byte_offset, view, 0, bp_dtype_bytes(view->dtype));
-  BpTensorView compact = *view;
-  compact.data = data;
-  compact.byte_offset = 0;
-  compact.strides = NULL;
-  int status = bp_model_set_input(context, name, &compact);
-  free(data);
+  gather(compact->data, (const char *)view->data + view->byte_offset, view, 0,
+         bp_dtype_bytes(view->dtype));
+  compact->byte_offset = 0;
+  compact->strides = NULL;
+  return 0;
+}
+
+/* Sets an input; the model reports errors. */
+static int set_from_view(const ModelObject *self, const char *name, const BpTensorView *view) {
+  BpTensorView compact;
+  if (!has_strides(view) || !has_shape_of_input(self->model, name, view))
+    return bp_model_set_input(self->context, name, view);
+  if (make_compact(name, view, &compact))
+    return -1;
+  int status = bp_model_set_input(self->context, name, &compact);
+  free(compact.data);
   return status;
 }
 
@@ -192,6 +206,15 @@ static int can_bind(const ModelObject *self, const BpTensorView *view) {
          ((uintptr_t)view->data + view->byte_offset) % WIDE_ALIGNMENT == 0;
 }
 
+static int raise_no_array(const char *name, PyObject *object) {
+  PyObject *type = PyType_GetName(Py_TYPE(object));
+  const char *text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+  bp_error_raise(BP_ERROR_TYPE, "input '%s' takes an array or a tensor, not a value of type %s",
+                 name, text ? text : "?");
+  Py_XDECREF(type);
+  return -1;
+}
+
 /* (name, array). The array is used in place if possible, and is then held until the input is set
  * again; otherwise it is copied. The array may be read-only. */
 static PyObject *set_input(PyObject *self, PyObject *args) {
@@ -214,14 +237,62 @@ static PyObject *set_input(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS status = set_from_view(model, name, view);
     Py_END_ALLOW_THREADS
   } else {
-    PyObject *type = PyType_GetName(Py_TYPE(object));
-    const char *text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
-    bp_error_raise(BP_ERROR_TYPE, "input '%s' takes an array or a tensor, not a value of type %s",
-                   name, text ? text : "?");
-    Py_XDECREF(type);
+    raise_no_array(name, object);
   }
   bp_py_end_lending(&value, &lent);
   return status ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+/* A tensor for an input that is a list. */
+typedef struct Item {
+  BpValue value;
+  Lent lent;
+  BpTensorView compact; /* its data are owned, if a copy was made */
+} Item;
+
+/* Takes a tensor of the caller's; NULL, with a Python exception or, if *status is -1, an error. */
+static const BpTensorView *take_item(const char *name, PyObject *object, Item *item, int *status) {
+  if (bp_py_to_value_for_reading(object, &item->value, &item->lent) < 0)
+    return NULL;
+  const BpTensorView *view = bp_value_view_tensor(&item->value);
+  *status = !view               ? raise_no_array(name, object)
+            : has_strides(view) ? make_compact(name, view, &item->compact)
+                                : 0;
+  return *status ? NULL : item->compact.data ? &item->compact : view;
+}
+
+/* (name, tuple of arrays, or None for an optional without a value). The arrays are copied. */
+static PyObject *set_input_list(PyObject *self, PyObject *args) {
+  BpModelContext *context = ((ModelObject *)self)->context;
+  const char *name;
+  PyObject *tuple;
+  int status = 0;
+  if (!PyArg_ParseTuple(args, "sO", &name, &tuple))
+    return NULL;
+  Py_ssize_t count = tuple == Py_None ? BP_MODEL_NO_VALUE : PyTuple_Size(tuple), done = 0;
+  if (tuple != Py_None && count < 0)
+    return NULL;
+  Item *items = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*items));
+  const BpTensorView **views = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*views));
+  if (!items || !views)
+    status = bp_error_raise(BP_ERROR_MEMORY, "no memory for input '%s'", name);
+  while (!status && done < count) {
+    views[done] = take_item(name, PyTuple_GetItem(tuple, done), &items[done], &status);
+    if (!views[done++])
+      break;
+  }
+  int is_taken = !status && (done == 0 || views[done - 1]);
+  if (is_taken) {
+    Py_BEGIN_ALLOW_THREADS status = bp_model_set_input_list(context, name, views, count);
+    Py_END_ALLOW_THREADS
+  }
+  for (Py_ssize_t i = 0; i < done; i++) {
+    free(items[i].compact.data);
+    bp_py_end_lending(&items[i].value, &items[i].lent);
+  }
+  free(items);
+  free(views);
+  return status ? bp_py_raise() : is_taken ? Py_NewRef(Py_None) : NULL;
 }
 
 /* (input, output, memory, length) */
@@ -258,9 +329,8 @@ static PyObject *set_cache_length(PyObject *self, PyObject *args) {
   return Py_NewRef(Py_None);
 }
 
-/* Copies an output: the next run overwrites the model's own memory. */
-static BpTensor *copy_output(BpModelContext *context, int32_t index) {
-  BpTensor *output = bp_model_get_output(context, index);
+/* Copies an output, or a tensor of one: the next run overwrites the model's own memory. */
+static BpTensor *copy_output(const BpTensor *output) {
   if (!output)
     return NULL;
   const BpTensorView *view = &output->view;
@@ -270,6 +340,37 @@ static BpTensor *copy_output(BpModelContext *context, int32_t index) {
     return NULL;
   }
   return copy;
+}
+
+/* An output that is a list: a list of tensors, the tensor of an optional, or None. */
+static PyObject *list_output(const ModelObject *self, int32_t index) {
+  BpModelContext *context = self->context;
+  int64_t length = 0;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = bp_model_get_output_length(context, index, &length);
+  Py_END_ALLOW_THREADS if (status) return bp_py_raise();
+  if (length == BP_MODEL_NO_VALUE)
+    return Py_NewRef(Py_None);
+  PyObject *list = PyList_New((Py_ssize_t)length), *only;
+  for (int64_t i = 0; list && i < length; i++) {
+    BpTensor *copy;
+    Py_BEGIN_ALLOW_THREADS copy = copy_output(bp_model_get_output_item(context, index, i));
+    Py_END_ALLOW_THREADS PyObject *tensor = bp_py_hold(bp_py_tensor_type, copy);
+    if (!tensor || PyList_SetItem(list, (Py_ssize_t)i, tensor) < 0)
+      Py_CLEAR(list);
+  }
+  if (!list || bp_model_output_info(self->model, index)->kind & BP_MODEL_SEQUENCE)
+    return list;
+  only = Py_NewRef(PyList_GetItem(list, 0));
+  Py_DECREF(list);
+  return only;
+}
+
+static PyObject *tensor_output(const ModelObject *self, int32_t index, int is_lent) {
+  BpTensor *output;
+  Py_BEGIN_ALLOW_THREADS output = bp_model_get_output(self->context, index);
+  output = is_lent ? bp_object_retain(output) : copy_output(output);
+  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_tensor_type, output);
 }
 
 /* (bytes, one for each output: 1 if the output is in the caller's memory, and is not copied) */
@@ -285,12 +386,10 @@ static PyObject *run(PyObject *self, PyObject *args) {
   Py_END_ALLOW_THREADS if (status) return bp_py_raise();
   PyObject *list = PyList_New(count);
   for (int32_t i = 0; list && i < count; i++) {
-    BpTensor *copy;
-    Py_BEGIN_ALLOW_THREADS copy = i < num_flags && flags[i]
-                                      ? bp_object_retain(bp_model_get_output(model->context, i))
-                                      : copy_output(model->context, i);
-    Py_END_ALLOW_THREADS PyObject *tensor = bp_py_hold(bp_py_tensor_type, copy);
-    if (!tensor || PyList_SetItem(list, i, tensor) < 0)
+    PyObject *output = bp_model_output_info(model->model, i)->kind
+                           ? list_output(model, i)
+                           : tensor_output(model, i, i < num_flags && flags[i]);
+    if (!output || PyList_SetItem(list, i, output) < 0)
       Py_CLEAR(list);
   }
   return list;
@@ -321,14 +420,17 @@ static PyObject *profile(PyObject *self, PyObject *ignored) {
 }
 
 static PyMethodDef methods[] = {
-    {"inputs", get_inputs, METH_NOARGS, "(name, dtype, shape) of each input."},
-    {"outputs", get_outputs, METH_NOARGS, "(name, dtype, shape) of each output."},
+    {"inputs", get_inputs, METH_NOARGS, "(name, dtype, shape, kind) of each input."},
+    {"outputs", get_outputs, METH_NOARGS, "(name, dtype, shape, kind) of each output."},
     {"set_input", set_input, METH_VARARGS, "Uses an array as an input, in place if possible."},
+    {"set_input_list", set_input_list, METH_VARARGS,
+     "Copies arrays into an input that is a sequence or an optional."},
     {"bind_cache", bind_cache, METH_VARARGS, "Keeps an input in the caller's memory."},
     {"cache_length", cache_length, METH_VARARGS, "The number of valid rows of a cache."},
     {"set_cache_length", set_cache_length, METH_VARARGS,
      "Sets the number of valid rows of a cache."},
-    {"run", run, METH_VARARGS, "Runs; the outputs, as tensors on the model's device."},
+    {"run", run, METH_VARARGS,
+     "Runs; the outputs, as tensors or lists of them on the model's device."},
     {"profile", profile, METH_NOARGS, "Runs; (node, function, start ns, duration ns) of each."},
     {NULL, NULL, 0, NULL},
 };

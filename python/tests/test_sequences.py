@@ -164,28 +164,100 @@ CASES = {
         z = Loop (k, yes) <body = d (int64 i, bool go) => (bool on, float[6] e0) {
           on = Identity (go)  zero = Constant<value_int = 0> ()  e0 = SequenceAt (all, zero) }>
       }""", [dict(x=NUMBERS[0], k=k) for k in (2, 4)]),
+    "given_and_returned": ("""
+      m (seq(float[n, 6]) s, float[k, 6] x, int64 i, float[6] w)
+          => (seq(float[a, 6]) t, seq(float[b, 6]) same, int64 many, float[c, 6] y, seq(float[d, 6]) u) {
+        t = SequenceInsert (s, x, i)  same = Identity (s)  many = SequenceLength (s)  y = ConcatFromSequence<axis = 0> (t)
+        u = SequenceMap (t, w) <body = f (float[e, 6] f0, float[6] f1) => (float[e, 6] f2) { f2 = Mul (f0, f1) }>
+      }""", [dict(s=[NUMBERS[:n] for n in rows], x=NUMBERS[1:k], i=i, w=NUMBERS[2])
+             for rows, k, i in [([1, 3], 2, 1), ([], 4, 0), ([4, 0, 2], 1, -1), ([2], 3, 0)]]),
+    "returned_with_known_lengths": ("""
+      m (float[n, 6] x, float[3] w, int64 i) => (seq(float[a, 6]) t, seq(float[3]) u, seq(int64) none, seq(float[2]) v, seq(float[b]) q) {
+        r = Reshape (x, const_shape)  t = SequenceConstruct (x, r, x)  u = SequenceConstruct (const_row, w)  none = SequenceEmpty<dtype = 7> ()
+        p = Concat<axis = 0> (w, const_row)  v = SplitToSequence<axis = 0> (p, const_two)  h = SequenceConstruct (w)
+        q = SequenceInsert (h, const_row, i)
+      }""", [dict(x=NUMBERS[:n], w=[1, 2, 3], i=i) for n, i in [(4, 0), (1, 1)]]),
+    "read_in_bodies": ("""
+      m (seq(float[n]) s, bool c) => (float[a] y, seq(float[b]) t, seq(float[d]) u) {
+        many = SequenceLength (s)  zero = Constant<value_floats = [0.0]> ()  none = SequenceEmpty ()
+        y, t = Loop (many, , zero, none) <body = f (int64 i, bool go, float[g] sum, seq(float[h]) r)
+                                                => (bool on, float[j] next, seq(float[k]) r1) {
+          on = Identity (go)  e = SequenceAt (s, i)  next = Concat<axis = 0> (e, sum)  r1 = SequenceInsert (r, next) }>
+        u = If (c) <then_branch = v () => (seq(float[l]) v0) { v0 = Identity (s) },
+                    else_branch = w () => (seq(float[o]) w0) { w0 = SequenceErase (s) }>
+      }""", [dict(s=[NUMBERS[0, :n] for n in sizes], c=c) for sizes, c in [([2, 5, 1], 1), ([3], 0), ([4, 4], 0)]]),
+    "of_other_types": ("""
+      m (seq(bool[n]) s, seq(float16[2]) h, seq(int64) k, int64 i) => (seq(bool[n]) s1, seq(float16[2]) h1, seq(int64) k1, int8 z) {
+        s1 = SequenceErase (s, i)  a = SequenceAt (h, i)  h1 = SequenceInsert (h, a)  b = SequenceAt (k, i)
+        d = Neg (b)  k1 = SequenceInsert (k, d, i)  z = Cast<to = 3> (d)
+      }""", [dict(s=[[0, 1], [1], []], h=[[1, 2], [3, 4], [5, 6]], k=[7, 8, 9], i=i) for i in (0, 2)]),
+    "optional": ("""
+      m (optional(float[n]) o, float[2] x, bool c) => (bool has, float[a] y, optional(float[b]) p, optional(float[d]) q) {
+        has = OptionalHasElement (o)
+        y = If (has) <then_branch = u () => (float[e] u0) { u0 = OptionalGetElement (o) },
+                      else_branch = v () => (float[f] v0) { v0 = Neg (x) }>
+        p = If (c) <then_branch = t () => (optional(float[g]) t0) { t1 = Exp (x)  t0 = Optional (t1) },
+                    else_branch = w () => (optional(float[h]) w0) { w0 = Optional<type = float[h]> () }>
+        q = Identity (o)
+      }""", [dict(o=o, x=[1, 2], c=c) for o, c in [(NUMBERS[0, :3], 1), (None, 0), ([], 0), (None, 1)]]),
+    "optional_sequence": ("""
+      m (optional(seq(float[n])) o, seq(float[a]) s, bool c) => (bool has, int64 many, optional(seq(float[b])) p, seq(float[d]) q) {
+        has = OptionalHasElement (o)
+        t = If (has) <then_branch = u () => (seq(float[e]) u0) { u0 = OptionalGetElement (o) },
+                      else_branch = v () => (seq(float[f]) v0) { v0 = Identity (s) }>
+        many = SequenceLength (t)
+        p = If (c) <then_branch = g () => (optional(seq(float[h])) g0) { g0 = Optional (t) },
+                    else_branch = w () => (optional(seq(float[i])) w0) { w0 = Optional<type = seq(float[i])> () }>
+        last = Constant<value_int = -1> ()  l = SequenceAt (t, last)  q = SequenceConstruct (l, l)
+      }""", [dict(o=o, s=[[1, 2], [3]], c=c) for o, c in [(None, 1), ([[4, 5, 6]], 0), (None, 0), ([[7], [], [8, 9]], 1)]]),
 }
+CONSTANTS = {"const_row": np.float32([7, 8, 9]), "const_shape": np.int64([-1, 6]), "const_two": np.int64(2)}
+
+
+def array_of(value, kind):
+    """The value of an input as numpy arrays."""
+    if value is None or kind.HasField("tensor_type"):
+        return None if value is None else np.asarray(value, onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+    if kind.HasField("optional_type"):
+        return array_of(value, kind.optional_type.elem_type)
+    return [array_of(item, kind.sequence_type.elem_type) for item in value]
 
 
 def arguments(model, run):
-    types = {info.name: onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-             for info in model.graph.input}
-    return {name: np.asarray(value, types[name]) for name, value in run.items()}
+    types = {info.name: info.type for info in model.graph.input}
+    return {name: array_of(value, types[name]) for name, value in run.items()}
+
+
+def parse(text):
+    model = onnx.parser.parse_model(HEADER + text)
+    read = {name for node in model.graph.node for name in node.input}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in CONSTANTS.items()
+                                   if name in read)
+    return model
+
+
+def assert_same(one, want):
+    if want is None or isinstance(want, list):
+        assert (one is None) == (want is None) and len(one or []) == len(want or [])
+        for item, other in zip(one or [], want or []):
+            assert_same(item, other)
+        return
+    one = one.numpy()
+    assert one.shape == want.shape and one.dtype == want.dtype
+    np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("target, device, name", places(CASES, "c -options=-O0", ["llvm -opt=0"]))
 def test_a_run_decides_about_sequences(target, device, name, tmp_path):
     text, runs = CASES[name]
-    model = onnx.parser.parse_model(HEADER + text)
+    model = parse(text)
     onnx.save(model, tmp_path / "model.onnx")
     peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     ours = open_model(tmp_path / "model.onnx", target, device)
     for run in runs:
         given = arguments(model, run)
         for one, want in zip(ours.run(given).values(), peer.run(None, given), strict=True):
-            one = one.numpy()
-            assert one.shape == want.shape and one.dtype == want.dtype
-            np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+            assert_same(one, want)
 
 
 # Errors that only a run detects. Each entry: the text of a model, its inputs, and the error's text.
@@ -259,6 +331,14 @@ REFUSED = {
       m (float[2] x, float[2, 2] w, int64 i) => (float[2] y) {
         s = SequenceConstruct (x, w)  y = SequenceAt (s, i) }""",
       r"node 'SequenceAt_1' \(SequenceAt\): the tensors of its sequence may differ in their number of dimensions"),
+    "branches_with_a_tensor_and_a_sequence": ("""
+      m (float[2] x, bool c) => (float[2] y) {
+        y = If (c) <then_branch = t () => (float[2] t0) { t0 = Neg (x) },
+                    else_branch = e () => (seq(float[2]) e0) { e0 = SequenceConstruct (x) }> }""",
+      r"node 'If_0' \(Branch\): it gives a tensor in one case and a sequence in another"),
+    "map_as_input": ("m (map(int64, float) x) => (map(int64, float) y) { y = Identity (x) }", r"input 'x' is a map"),
+    "sequence_of_sequences": ("m (seq(seq(float)) x) => (seq(seq(float)) y) { y = Identity (x) }", r"input 'x' is a list of lists"),
+    "sequence_of_texts": ("m (seq(string) x) => (seq(string) y) { y = Identity (x) }", r"input 'x' is not a list of tensors"),
 }
 
 
@@ -266,7 +346,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_what_a_run_cannot_do_is_an_error_that_names_the_node(name, device, tmp_path):
     text, run, words = ERRORS[name]
-    model = onnx.parser.parse_model(HEADER + text)
+    model = parse(text)
     onnx.save(model, tmp_path / "model.onnx")
     ours = open_model(tmp_path / "model.onnx", "c" if device == "cpu" else device, device)
     with pytest.raises((IndexError, ValueError), match=words):
@@ -276,6 +356,72 @@ def test_what_a_run_cannot_do_is_an_error_that_names_the_node(name, device, tmp_
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_run_can_do_is_refused(name, tmp_path):
     text, words = REFUSED[name]
-    onnx.save(onnx.parser.parse_model(HEADER + text), tmp_path / "model.onnx")
+    onnx.save(parse(text), tmp_path / "model.onnx")
     with pytest.raises((NotImplementedError, ValueError), match=words):
         backplane.compile(tmp_path / "model.onnx", "c")
+
+
+LISTS = """
+  m (seq(float[n, 2]) s, optional(float[3]) o, float[2] x) => (seq(float[n, 2]) t, optional(float[3]) p, float[2] y) {
+    t = Identity (s)  p = Identity (o)  y = Neg (x) }"""
+ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+@pytest.fixture(name="lists")
+def lists_fixture(tmp_path):
+    onnx.save(parse(LISTS), tmp_path / "model.onnx")
+    return open_model(tmp_path / "model.onnx", "c", "cpu")
+
+
+def test_lists_are_described(lists):
+    assert [info.kind for info in lists.inputs] == ["sequence", "optional", "tensor"]
+    assert lists.inputs[0] == backplane.TensorInfo("s", "float32", (-1, 2), "sequence")
+    assert lists.outputs[1] == backplane.TensorInfo("p", "float32", (3,), "optional")
+    assert "s: sequence of float32 (-1, 2)" in repr(lists)
+
+
+@pytest.mark.parametrize("given, error, words", [
+    (dict(s=ROWS, o=None), TypeError, "'s' is of kind sequence: it takes a list of arrays, not a value of type ndarray"),
+    (dict(s=None, o=None), TypeError, "'s' is of kind sequence"),
+    (dict(s=[ROWS, "text"], o=None), TypeError, "'s' takes an array or a tensor, not a value of type str"),
+    (dict(s=[ROWS, ROWS[0]], o=None), ValueError, "tensor 1: input 's' is float32 of 2 dimensions, and the value given is float32 of 1"),
+    (dict(s=[ROWS.astype(np.int8)], o=None), ValueError, "tensor 0: input 's' is float32.*convert it to float32"),
+    (dict(s=[ROWS.T], o=None), ValueError, "dimension 1 of input 's' is 2, and that of the value given 3"),
+    (dict(s=[], o=[ROWS]), TypeError, "'o' takes an array or a tensor, not a value of type list"),
+    (dict(s=[], o=ROWS[0]), ValueError, "dimension 0 of input 'o' is 3"),
+    (dict(s=[], o=None, x=None), TypeError, "'x' takes an array or a tensor"),
+])
+def test_a_wrong_list_is_an_error(lists, given, error, words):
+    with pytest.raises(error, match=words):
+        lists.run({"x": ROWS[0], **given})
+    assert lists.run(s=[ROWS], o=ROWS[:, 0], x=ROWS[0])["t"][0].shape == (3, 2)  # the model still works
+
+
+def test_outputs_are_lists_of_their_own(lists):
+    first = lists.run(s=(ROWS[::2], ROWS[:0]), o=ROWS[:, 1], x=ROWS[0])
+    second = lists.run(s=[], o=None, x=ROWS[1])
+    assert [tensor.shape for tensor in first["t"]] == [(2, 2), (0, 2)] and second["t"] == [] and second["p"] is None
+    np.testing.assert_array_equal(first["t"][0].numpy(), ROWS[::2])
+    np.testing.assert_array_equal(first["p"].numpy(), ROWS[:, 1])
+    t, p = lists.run(["t", "p"], {"s": first["t"], "o": first["p"], "x": ROWS[0]})
+    np.testing.assert_array_equal(t[0], ROWS[::2])
+    np.testing.assert_array_equal(p, ROWS[:, 1])
+
+
+def test_lists_survive_a_library(lists, tmp_path):
+    module = backplane.compile(tmp_path / "model.onnx", "c")
+    module.export_library(tmp_path / "model.so")
+    stored = backplane.Model(tmp_path / "model.so", "cpu")
+    assert stored.inputs == lists.inputs and stored.outputs == lists.outputs
+    assert len(stored.run(s=[ROWS] * 3, o=None, x=ROWS[0])["t"]) == 3
+
+
+def test_lists_need_one_target(lists, tmp_path):
+    assert lists
+    with pytest.raises(NotImplementedError, match="input 's' is a sequence or an optional, which needs one --target"):
+        backplane.compile(tmp_path / "model.onnx", ["c", "opencl"])
+
+
+def test_lists_are_not_specialised(lists, tmp_path):
+    with pytest.raises(NotImplementedError, match="input 's' is a sequence or an optional; a model is specialised for tensors"):
+        lists.specialize(tmp_path / "model.onnx", {"x": (2,)})

@@ -437,11 +437,13 @@ def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]]
 
 class TensorInfo(NamedTuple):
     """An input or an output of a model. An extent of the shape is -1 if it is open, and None if only a run
-    determines it."""
+    determines it. `kind` is "tensor", "sequence", "optional" (of a tensor) or "optional sequence"; type and
+    shape of a list are those of each of its tensors."""
 
     name: str
     dtype: str | None
     shape: tuple[int, ...] | None
+    kind: str = "tensor"
 
 
 class OperatorTime(NamedTuple):
@@ -451,6 +453,26 @@ class OperatorTime(NamedTuple):
     function: str
     start: int
     duration: int
+
+
+def _list_input(name: str, kind: str, value: Any) -> tuple[Any, ...] | None:
+    """Return the tensors of a sequence or optional; None for an optional without a value."""
+    if value is None and kind != "sequence":
+        return None
+    if kind == "optional":
+        return (value,)
+    if not isinstance(value, (list, tuple)):
+        raise errors.InvalidTypeError(f"input '{name}' is of kind {kind}: it takes a list of arrays"
+                                      f"{' or None' if kind != 'sequence' else ''}, not a value of type "
+                                      f"{type(value).__name__}")
+    return tuple(value)
+
+
+def _numpy(output: Any) -> Any:
+    """Return an output as numpy arrays."""
+    if isinstance(output, list):
+        return [tensor.numpy() for tensor in output]
+    return None if output is None else output.numpy()
 
 
 class Model:
@@ -503,8 +525,12 @@ class Model:
                                        f"it has {', '.join(known)}")
         if missing:
             raise errors.InvalidValueError(f"no value for {', '.join(missing)}")
+        kinds = {info.name: info.kind for info in self.inputs}
         for name, value in values.items():
-            self._model.set_input(name, value)
+            if kinds[name] == "tensor":
+                self._model.set_input(name, value)
+            else:
+                self._model.set_input_list(name, _list_input(name, kinds[name], value))
             self._caches.pop(name, None)
 
     def specialize(self, path: Path, shapes: Mapping[str, Sequence[int]],
@@ -566,14 +592,15 @@ class Model:
         return list(names)
 
     @overload
-    def run(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Tensor]: ...
+    def run(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]: ...
 
     @overload
-    def run(self, names: Sequence[str] | None, values: Mapping[str, Any], /
-            ) -> list[np.ndarray[Any, Any]]: ...
+    def run(self, names: Sequence[str] | None, values: Mapping[str, Any], /) -> list[Any]: ...
 
     def run(self, values: Any = None, feed: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
-        """Run with an array for each input, by name. Return the outputs by name, on the device.
+        """Run with an array for each input, by name. Return the outputs by name, on the device: each a
+        Tensor. A sequence is a list of arrays as an input, and a list of Tensors as an output; an
+        optional without a value is None.
 
         `run(None, {"x": x})` and `run(["y"], {"x": x})` behave as in onnxruntime: they return a list of
         numpy arrays, for all outputs or for the named outputs."""
@@ -584,7 +611,7 @@ class Model:
             lent = self._caches.values()
             results = self._model.run(bytes(i in lent for i in range(len(self.outputs))))
         outputs = {info.name: result for info, result in zip(self.outputs, results)}
-        return outputs if feed is None else [outputs[name].numpy() for name in wanted]
+        return outputs if feed is None else [_numpy(outputs[name]) for name in wanted]
 
     def profile(self, values: Mapping[str, Any] | None = None, /, **named: Any
                 ) -> list[OperatorTime]:
@@ -596,8 +623,8 @@ class Model:
 
     def __repr__(self) -> str:
         def texts(infos: list[TensorInfo]) -> str:
-            return ", ".join(f"{info.name}: {info.dtype or '?'} {info.shape or ''}".rstrip()
-                             for info in infos)
+            return ", ".join(f"{info.name}: {info.kind + ' of ' if info.kind != 'tensor' else ''}"
+                             f"{info.dtype or '?'} {info.shape or ''}".rstrip() for info in infos)
 
         return f"Model({texts(self.inputs)} -> {texts(self.outputs)}; on {self.device})"
 

@@ -28,6 +28,8 @@ FAULTS_OF_REQUESTS = (errors.InvalidValueError, errors.InvalidTypeError, errors.
 
 
 def _metadata(info: TensorInfo) -> MetadataTensor:
+    if info.kind != "tensor":
+        raise MLServerError(f"'{info.name}' is of kind {info.kind}; the protocol has tensors alone")
     if info.dtype not in DATATYPES or info.shape is None:
         raise MLServerError(f"tensor '{info.name}' has type {info.dtype or 'unknown'} and shape {info.shape or 'unknown'}; "
                             f"the protocol has {', '.join(DATATYPES)}, of known rank")

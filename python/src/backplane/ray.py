@@ -176,6 +176,10 @@ class Predictor:
             on, self._claimed = _claim(name.removeprefix(PREFIX), share)
         path, self._file = _store(held)
         self._model, self._keep = Model(path, on), tuple(keep)
+        lists = [info.name for info in [*self._model.inputs, *self._model.outputs] if info.kind != "tensor"]
+        if lists:
+            raise errors.InvalidValueError(f"{', '.join(map(repr, lists))} of the model is a sequence or an optional; a batch has "
+                                           "columns of arrays alone")
 
     def device(self) -> str:
         """Return the name of the device that the model runs on."""
