@@ -10,6 +10,7 @@ fi
 operators="If Loop LSTM GRU RNN
   TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero NonMaxSuppression Unique Hardmax EyeLike
   ReverseSequence RotaryEmbedding GridSample DFT STFT LinearAttention Col2Im DeformConv RoiAlign Det MaxUnpool MelWeightMatrix
+  Identity SequenceInsert SequenceMap SplitToSequence OptionalGetElement OptionalHasElement
   QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv"
 [ -z "${BP_TEST_LONG-}" ] || operators=
 # shellcheck disable=SC2086
