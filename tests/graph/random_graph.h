@@ -86,6 +86,7 @@ typedef enum RandomForm {
   FORM_BRANCH,        /* the nodes are both branches of an If whose condition is an input */
   FORM_SEQUENCE,      /* the outputs are read from sequences */
   FORM_OPEN_SEQUENCE, /* as FORM_SEQUENCE, at a position that an input gives */
+  FORM_LISTS,         /* every other input and output is a sequence that has the tensor twice */
   FORM_CONSTANTS,     /* all leaves are constants, so the whole graph is constant */
   FORM_DISTURBED      /* as FORM_CONSTANTS, and each rounded value is changed by a few roundings */
 } RandomForm;

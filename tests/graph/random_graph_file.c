@@ -34,6 +34,24 @@ static gboolean is_steering(const RandomValue *value) {
          (value->type == ONNX_INT64 || value->type == ONNX_INT32 || value->type == ONNX_BOOL);
 }
 
+/* Whether an input or output of a form is a sequence. */
+static gboolean is_list(RandomForm form, int32_t index) {
+  return form == FORM_LISTS && index % 2;
+}
+
+/* Takes a value out of an input that is a sequence. */
+static void emit_item(OnnxBuilder *builder, const RandomValue *value, int32_t index,
+                      const char *name, const char *shape) {
+  char *list = g_strdup_printf("l%d", index), *second = g_strdup_printf("second%d", index);
+  char *reads = g_strdup_printf("%s,%s", list, second);
+  onnx_list_input(builder, list, BP_MODEL_SEQUENCE, value->type, shape);
+  onnx_ints(builder, second, "1,");
+  onnx_node(builder, "SequenceAt", reads, name, "");
+  g_free(reads);
+  g_free(second);
+  g_free(list);
+}
+
 static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
                        const char *name, RandomForm form) {
   const RandomValue *value = random_graph_value(graph, index);
@@ -47,7 +65,10 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
                       ? open_shape_text(value, form == FORM_BATCH)
                   : form == FORM_LOOSE ? loose_shape_text(value, name)
                                        : shape_text(value);
-    onnx_input(builder, name, value->type, shape);
+    if (is_list(form, index))
+      emit_item(builder, value, index, name, shape);
+    else
+      onnx_input(builder, name, value->type, shape);
     g_free(shape);
   }
 }
@@ -285,9 +306,16 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
   if (has_sequences)
     emit_sequences(builder, graph, form == FORM_OPEN_SEQUENCE);
   for (guint i = 0; i < graph->outputs->len; i++) {
-    char *name =
-        g_strdup_printf(has_sequences ? "out%d" : "v%d", g_array_index(graph->outputs, int32_t, i));
+    int32_t index = g_array_index(graph->outputs, int32_t, i);
+    char *name = g_strdup_printf(has_sequences          ? "out%d"
+                                 : is_list(form, index) ? "list%d"
+                                                        : "v%d",
+                                 index);
+    char *twice = g_strdup_printf("v%d,v%d", index, index);
+    if (is_list(form, index))
+      onnx_node(builder, "SequenceConstruct", twice, name, "");
     onnx_output(builder, name);
+    g_free(twice);
     g_free(name);
   }
   if (form == FORM_LOOSE || form == FORM_SEQUENCE) /* a file may have its nodes in any order */

@@ -118,6 +118,19 @@ static GArray *read_output(BpTensor *tensor) {
   return values;
 }
 
+static int set_input(BpModelContext *context, const BpModelTensorInfo *info,
+                     const BpTensorView *value) {
+  const BpTensorView *twice[] = {value, value};
+  return info->kind ? bp_model_set_input_list(context, info->name, twice, 2)
+                    : bp_model_set_input(context, info->name, value);
+}
+
+/* An output, or the second tensor of one that is a sequence; NULL with an error. */
+static BpTensor *get_output(const BpModel *model, BpModelContext *context, int32_t index) {
+  return bp_model_output_info(model, index)->kind ? bp_model_get_output_item(context, index, 1)
+                                                  : bp_model_get_output(context, index);
+}
+
 static int set_inputs(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
   int status = 0;
   for (int32_t i = 0; i < bp_model_num_inputs(model) && !status; i++) {
@@ -129,7 +142,7 @@ static int set_inputs(BpModel *model, BpModelContext *context, const RandomGraph
                                         (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     status = !tensor ||
              bp_tensor_copy_from_host(&tensor->view, value->data, random_value_bytes(value)) ||
-             bp_model_set_input(context, info->name, &tensor->view);
+             set_input(context, info, &tensor->view);
     bp_object_release(tensor);
   }
   return status;
@@ -161,7 +174,7 @@ static void run_resized(BpModel *model, BpModelContext *context, const RandomGra
         bp_tensor_create(shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     if (tensor)
       memset(tensor->view.data, 0, (size_t)bp_view_num_bytes(&tensor->view));
-    status = !tensor || bp_model_set_input(context, info->name, &tensor->view);
+    status = !tensor || set_input(context, info, &tensor->view);
     bp_object_release(tensor);
   }
   if (status || bp_model_run(context))
@@ -173,7 +186,7 @@ static void run_resized(BpModel *model, BpModelContext *context, const RandomGra
 static int run_in_turns(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
   if (bp_model_run(context))
     return -1;
-  BpTensor *kept = is_open(model) ? bp_object_retain(bp_model_get_output(context, 0)) : NULL;
+  BpTensor *kept = is_open(model) ? bp_object_retain(get_output(model, context, 0)) : NULL;
   if (!kept)
     return is_open(model) ? -1 : 0;
   GArray *before = read_output(kept);
@@ -198,7 +211,7 @@ static Results *run(BpModule *module, const RandomGraph *graph, int32_t device_t
     results = g_new0(Results, 1);
     results->outputs = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref);
     for (int32_t i = 0; i < bp_model_num_outputs(model) && results; i++) {
-      BpTensor *output = bp_model_get_output(context, i);
+      BpTensor *output = get_output(model, context, i);
       if (output)
         g_ptr_array_add(results->outputs, read_output(output));
       if (!output)
@@ -572,9 +585,9 @@ static const Share open_shares[] = {
 /* Whether the target supports the graph with open extents; its results are then checked. */
 static gboolean check_open_on(const RandomGraph *graph, const Expected *expected, uint64_t seed,
                               const char *target) {
-  static const RandomForm forms[] = {FORM_OPEN,   FORM_BATCH,    FORM_LOOSE,
-                                     FORM_DATA,   FORM_LOOP,     FORM_SCAN,
-                                     FORM_BRANCH, FORM_SEQUENCE, FORM_OPEN_SEQUENCE};
+  static const RandomForm forms[] = {FORM_OPEN,          FORM_BATCH, FORM_LOOSE,  FORM_DATA,
+                                     FORM_LOOP,          FORM_SCAN,  FORM_BRANCH, FORM_SEQUENCE,
+                                     FORM_OPEN_SEQUENCE, FORM_LISTS};
   char *why = NULL;
   Results *got = compute(graph, forms[seed / 2 % G_N_ELEMENTS(forms)], target);
   gboolean is_open = got != NULL;
