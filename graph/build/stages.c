@@ -158,8 +158,8 @@ static int add_input(Cut *cut, int32_t stage, BpGraphValue *value) {
     return 0;
   if (value->sequence)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "stage %" PRId32 " of the model would get '%s', a sequence, from an "
-                          "earlier stage, which is not supported; ask for fewer stages",
+                          "stage %" PRId32 " of the model would get '%s', a sequence, which is "
+                          "not supported; ask for fewer stages, or none",
                           stage, value->name ? value->name : "");
   return bp__list_push(&cut->inputs[stage], value);
 }

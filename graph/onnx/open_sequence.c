@@ -188,7 +188,7 @@ static int check_tensors(const BpGraphNode *named, const BpGraphValue *sequence)
                : bp__op_error(named,
                               "the tensors of its sequence may differ in their number of "
                               "dimensions, which is not supported where the data decides about "
-                              "it");
+                              "it; --shape gives the tensors of an input one shape");
   return bp__op_bad(named, "its %s never has a %s", type->is_optional ? "optional" : "sequence",
                     type->is_optional ? "value" : "tensor");
 }

@@ -422,6 +422,29 @@ def test_lists_need_one_target(lists, tmp_path):
         backplane.compile(tmp_path / "model.onnx", ["c", "opencl"])
 
 
+def test_a_shape_gives_the_tensors_of_an_input_their_rank(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(parse("m (seq(float[]) s, int64 i) => (float[n] y) { y = SequenceAt (s, i) }"), path)
+    with pytest.raises(NotImplementedError, match="may differ in their number of dimensions.*--shape gives"):
+        backplane.Model(path, "cpu")
+    with pytest.raises(ValueError, match="dimension 0 of input 's' is 2"):
+        backplane.Model(path, "cpu", shapes={"s": (2,)}).run(s=[ROWS[:, 0]], i=np.int64(0))
+    model = backplane.Model(path, "cpu", shapes={"s": (2,)})
+    np.testing.assert_array_equal(model.run(s=list(ROWS), i=np.int64(-1))["y"].numpy(), ROWS[-1])
+
+
+def test_code_specialised_for_a_tensor_gives_lists(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(parse("""m (float[n, 2] x) => (seq(float[1, 2]) s, seq(float[n, 2]) t) {
+      y = Neg (x)  s = SplitToSequence<axis = 0> (y)  t = SequenceConstruct (x, y) }"""), path)
+    model = backplane.Model(path, "cpu")
+    model.specialize(path, {"x": (3, 2)})
+    for rows in (3, 2, 3):
+        outputs = model.run(x=ROWS[:rows])
+        assert len(outputs["s"]) == rows
+        np.testing.assert_array_equal(outputs["t"][1].numpy(), -ROWS[:rows])
+
+
 def test_lists_are_not_specialised(lists, tmp_path):
     with pytest.raises(NotImplementedError, match="input 's' is a sequence or an optional; a model is specialised for tensors"):
         lists.specialize(tmp_path / "model.onnx", {"x": (2,)})
