@@ -353,7 +353,8 @@ static gboolean check_random(uint64_t seed, RandomForm form, int32_t num_stages)
 static void test_random(gconstpointer form) {
   int checked = 0;
   int count = g_getenv("BP_TEST_COUNT") ? atoi(g_getenv("BP_TEST_COUNT")) : 2;
-  for (int seed = 1; seed <= count; seed++)
+  /* Many graphs with open extents are refused: others follow until one is checked. */
+  for (int seed = 1; seed <= count || (!checked && seed <= 20); seed++)
     checked += check_random((uint64_t)seed, GPOINTER_TO_INT(form), 2 + seed % 4);
   g_test_message("%d graphs of %d", checked, count);
   g_assert_cmpint(checked, >, 0);
