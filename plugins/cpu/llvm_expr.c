@@ -73,10 +73,22 @@ LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef 
 
 /* ---- Integer division -------------------------------------------------------------------- */
 
+/* The divisor of a division of vectors, without zeros. A lane outside of a mask may have any
+ * divisor, and in LLVM a division by zero or by an unknown value in one lane makes all undefined.
+ */
+static LLVMValueRef defined_divisor(BpGen *g, BpDataType dtype, LLVMValueRef b) {
+  if (dtype.lanes == 1)
+    return b;
+  LLVMValueRef known = LLVMIsConstant(b) ? b : LLVMBuildFreeze(g->builder, b, "");
+  LLVMValueRef is_zero = LLVMBuildICmp(g->builder, LLVMIntEQ, known, bp_gen_const(g, dtype, 0), "");
+  return LLVMBuildSelect(g->builder, is_zero, bp_gen_const(g, dtype, 1), known, "");
+}
+
 /* a / b or a % b, towards zero. In LLVM the lowest integer divided by -1 is undefined; here it
  * wraps. */
 static LLVMValueRef divide(BpGen *g, int is_div, BpDataType dtype, LLVMValueRef a, LLVMValueRef b) {
   LLVMBuilderRef B = g->builder;
+  b = defined_divisor(g, dtype, b);
   if (!is_signed(dtype))
     return is_div ? LLVMBuildUDiv(B, a, b, "") : LLVMBuildURem(B, a, b, "");
   LLVMValueRef is_minus = LLVMBuildICmp(B, LLVMIntEQ, b, bp_gen_const(g, dtype, -1), "");

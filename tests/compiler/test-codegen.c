@@ -515,6 +515,12 @@ static const char *const bodies[] = {
     "(for i:int64 3 20 serial (if (lt (load I i) 0:int32) (store I i 1:int32) (store I i "
     "2:int32)))",
     "(for i:int64 0 64 serial (if (lt i 5) (store I i 1:int32)))",
+    /* a lane outside of the mask divides by 0 */
+    "(store I (ramp 0 1 16) (floormod (load I (ramp 32 1 16) (lt (ramp 0:int32 1:int32 16)"
+    " (broadcast 11:int32 16))) (select (lt (cast int32x16 (mod (ramp 13 1 16) (broadcast 24 16)))"
+    " (load I (mod (ramp 13 1 16) (broadcast 24 16)) (lt (ramp 0:int32 1:int32 16) (broadcast"
+    " 11:int32 16)))) (broadcast 1:int32 16) (cast int32x16 (mod (ramp 13 1 16) (broadcast 24"
+    " 16))))) (lt (ramp 0:int32 1:int32 16) (broadcast 11:int32 16)))",
     "(for i:int64 0 -3 serial (store I 0 1:int32))",
     "(let n:int64 12 (for i:int64 (sub n 4) (add n 1) serial (store I i (cast int32 (mul i n)))))",
     "(let m:boolx16 (lt (load A (ramp 0 1 16)) (broadcast 0:float32 16)) (store I (ramp 0 1 16)"
