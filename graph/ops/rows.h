@@ -286,6 +286,7 @@ BP_ROW_EXPAND(qlinear_unary);
 BP_ROW_EXPAND(qlinear_binary);
 BP_ROW_EXPAND(qlinear_softmax);
 BP_ROW_EXPAND(qlinear_where);
+BP_ROW_EXPAND(dynamic_quantize_lstm);
 BP_ROW_EXPAND(qlinear_concat);
 BP_ROW_EXPAND(qgemm);
 BP_ROW_EXPAND(dynamic_quantize_matmul);

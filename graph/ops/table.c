@@ -68,9 +68,9 @@
   }
 
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
-#define RECURRENT_ATTRS                                                                            \
-  "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "        \
-  "layout:i "
+#define GATE_ATTRS                                                                                 \
+  "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "
+#define RECURRENT_ATTRS GATE_ATTRS "layout:i "
 #define ATTENTION_ATTRS                                                                            \
   "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "            \
   "softmax_precision:i left_window_size:i right_window_size:i"
@@ -317,6 +317,7 @@ static const BpOp table[] = {
     MICROSOFT("QLinearWhere", 1, 9, 1, "", qlinear_where),
     MICROSOFT("QGemm", 6, 9, 1, "alpha:f transA:i transB:i", qgemm),
     MICROSOFT("DynamicQuantizeMatMul", 3, 5, 1, "", dynamic_quantize_matmul),
+    MICROSOFT("DynamicQuantizeLSTM", 3, 12, 3, GATE_ATTRS "input_forget:i", dynamic_quantize_lstm),
     MICROSOFT("NhwcMaxPool", 1, 1, 1, WINDOW_ATTRS "ceil_mode:i", nhwc_max_pool),
 
     /* Normalisation. */

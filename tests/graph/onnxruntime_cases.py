@@ -70,8 +70,25 @@ def peer_saturates():
     return peer(node, {"x": x, "w": w}, 20)[0][0, 0] != 300 * 255 * 127
 
 
+def with_floats(node, inputs):
+    """Return DynamicQuantizeLSTM as an LSTM of its dequantised weights: onnxruntime quantises what it multiplies by them, too."""
+    values = [inputs.get(name) for name in node.input] + [None] * 12
+
+    def weights(place, scale):
+        by = values[scale].reshape(len(values[scale]), 1, -1)
+        zero = 0 if values[scale + 1] is None else values[scale + 1].astype("f4").reshape(by.shape)
+        return np.ascontiguousarray(((values[place].astype("f4") - zero) * by).transpose(0, 2, 1))
+
+    given = [values[0], weights(1, 8), weights(2, 10), *values[3:8]]
+    lstm = helper.make_node("LSTM", ["" if value is None else f"in{i}" for i, value in enumerate(given)], node.output)
+    lstm.attribute.extend(node.attribute)
+    return lstm, {f"in{i}": value for i, value in enumerate(given) if value is not None}
+
+
 def peer(node, inputs, opset):
     """Return the outputs of onnxruntime, or None if it lacks the operator for this type or rejects the node."""
+    if node.op_type == "DynamicQuantizeLSTM":
+        node, inputs = with_floats(node, inputs)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -590,6 +607,12 @@ def qlinear_cases():
                 for rest in ([], [at[1]], [at[1], noise(6)], [None, noise(6)]):
                     yield "DynamicQuantizeMatMul", 20, {}, [noise(2, 4, 9), w, at[0]] + rest
                 yield "DynamicQuantizeMatMul", 20, {}, [noise(4, 9), w, scales, np.full(6, 3, other)]
+                for rows in (1, 12):  # a scale and a zero point for each direction, or for each row
+                    scales = [np.abs(noise(2, rows)) / 200 + np.float32(.001), np.full((2, rows), 3, other)]
+                    scales = [value[:, 0] if rows == 1 else value for value in scales]
+                    layer = [noise(4, 2, 5), weights(other, other, 2, 5, 12), weights(other, other, 2, 3, 12), noise(2, 24)]
+                    yield "DynamicQuantizeLSTM", 20, dict(hidden_size=3, direction="bidirectional"), [
+                        *layer, *[None] * 4, *scales, *scales]
 
 
 def attention_cases():
@@ -708,7 +731,7 @@ CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize"
 MICROSOFT = {"FusedConv", "FusedGemm", "BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization",
              "SkipSimplifiedLayerNormalization", "MatMulIntegerToFloat", "QLinearAdd", "QLinearMul",
              "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearGlobalAveragePool",
-             "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul",
+             "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
              "NhwcMaxPool", "RotaryEmbedding", "Attention", "MultiHeadAttention", "EmbedLayerNormalization",
              "GroupQueryAttention"}
 

@@ -1123,6 +1123,7 @@ static const Row rows[] = {
     {"com.microsoft.QGemm", make_byte_gemm, "", 0, 0},
     {"com.microsoft.MatMulIntegerToFloat", make_byte_product, "", 0, 0},
     {"com.microsoft.DynamicQuantizeMatMul", make_dynamic_product, "", 0, 0},
+    {"com.microsoft.DynamicQuantizeLSTM", make_byte_lstm, "", 0, 0},
     {"com.microsoft.RotaryEmbedding", make_microsoft_rotary, "|is_packed_batching=0 scale=1.0f", 0,
      0},
     {"com.microsoft.Attention", make_microsoft_attention,

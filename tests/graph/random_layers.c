@@ -244,6 +244,48 @@ static char *layer_attrs(RandomGraph *g, const Layer *l) {
   return l->has_batch_first ? joined(attrs, g_strdup("layout=1")) : attrs;
 }
 
+/* Integers for the weights of a recurrent layer, with a scale and a zero point for each direction
+ * or for each row of it. */
+static void set_bytes(RandomGraph *g, const int64_t *shape, int32_t *weight, int32_t *scale) {
+  const int64_t parameters[2] = {shape[0], shape[2]};
+  int32_t type = below(g, 2) ? UINT8 : INT8, rank = (int32_t)between(g, 1, 2);
+  weight[0] = given(g, type, shape, 3, below(g, 3) > 0);
+  scale[0] = scale_of(g, FLOAT, parameters, rank);
+  scale[1] = below(g, 4) ? zero_of(g, type, parameters, rank) : -1;
+}
+
+/* Applies a recurrent layer. Its states are sums of terms that cancel. */
+static void apply_layer(RandomGraph *g, const Row *row, const Layer *l, const int32_t *reads,
+                        int32_t num_reads, const int64_t *states) {
+  int32_t result = apply(g, row->op, layer_attrs(g, l), reads, num_reads, g->real, states, 4);
+  rounded(g, result);
+  add_result(g, g->real, l->state, 3);
+  if (l->gates == 4 && below(g, 2))
+    add_result(g, g->real, l->state, 3);
+  const RandomNode *node = random_graph_node(g, random_graph_value(g, result)->node);
+  for (int32_t i = 0; i < node->num_results; i++)
+    random_graph_value(g, node->results[i])->scale = 1;
+}
+
+/* Its numbers are float32. */
+void make_byte_lstm(RandomGraph *g, const Row *row) {
+  int32_t real = g->real;
+  g->real = FLOAT;
+  Layer l = any_layer(g, &(Row){.op = "LSTM"});
+  l.has_batch_first = FALSE;
+  memcpy(l.state, (int64_t[]){l.directions, l.batch, l.hidden}, sizeof(l.state));
+  const int64_t rows = 4 * l.hidden, x[3] = {l.steps, l.batch, l.inputs};
+  const int64_t states[4] = {l.steps, l.directions, l.batch, l.hidden};
+  int32_t reads[12] = {given(g, FLOAT, x, 3, FALSE), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  set_bytes(g, (int64_t[]){l.directions, l.inputs, rows}, &reads[1], &reads[8]);
+  set_bytes(g, (int64_t[]){l.directions, l.hidden, rows}, &reads[2], &reads[10]);
+  if (below(g, 2))
+    reads[3] = weights(g, FLOAT, (int64_t[]){l.directions, 2 * rows}, 2);
+  set_optional(g, &l, reads);
+  apply_layer(g, row, &l, reads, 12, states);
+  g->real = real;
+}
+
 void make_recurrent(RandomGraph *g, const Row *row) {
   Layer l = any_layer(g, row);
   int64_t rows = l.gates * l.hidden;
@@ -262,9 +304,5 @@ void make_recurrent(RandomGraph *g, const Row *row) {
   if (below(g, 2))
     reads[3] = weights(g, g->real, (int64_t[]){l.directions, 2 * rows}, 2);
   set_optional(g, &l, reads);
-  rounded(g, apply(g, row->op, layer_attrs(g, &l), reads, l.gates == 4 ? 8 : 6, g->real,
-                   l.has_batch_first ? batch_first : usual, 4));
-  add_result(g, g->real, l.state, 3);
-  if (l.gates == 4 && below(g, 2))
-    add_result(g, g->real, l.state, 3);
+  apply_layer(g, row, &l, reads, l.gates == 4 ? 8 : 6, l.has_batch_first ? batch_first : usual);
 }

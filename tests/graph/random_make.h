@@ -120,6 +120,7 @@ void make_loss(RandomGraph *g, const Row *row);
 void make_center(RandomGraph *g, const Row *row);
 void make_norm(RandomGraph *g, const Row *row);
 void make_recurrent(RandomGraph *g, const Row *row);
+void make_byte_lstm(RandomGraph *g, const Row *row);
 
 /* random_moves.c */
 void make_transpose(RandomGraph *g, const Row *row);

@@ -86,8 +86,8 @@ These operators of `com.microsoft` work, with open extents too, and are compared
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
   `g_idx` and a K that is no multiple of `block_size` are refused.
-- `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul`, `FusedConv`,
-  `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
+- `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (in float32), `QGemm`,
+  `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain, as models have it), `SkipLayerNormalization` and
   `SkipSimplifiedLayerNormalization`, without the outputs mean and deviation.
 - `RotaryEmbedding`, without `scale` and `is_packed_batching`.
