@@ -774,7 +774,7 @@ static int set_value(LoadedModel *loaded, const ModelOptions *options, int32_t i
 static int add_item(const char *option, const char *text, const BpModelTensorInfo *info,
                     GPtrArray **items) {
   if (*items && (!*text || !(*items)->len))
-    return command_raise_usage("--input %s: input '%s' is given both without and with a value",
+    return command_raise_usage("--input %s: input '%s' is given without a value, and once more",
                                option, info->name);
   if (!*items)
     *items = g_ptr_array_new_with_free_func(bp_object_release);

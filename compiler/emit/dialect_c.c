@@ -13,8 +13,8 @@ static const char prologue[] =
     "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
     "#endif\n"
     /* With AVX2, gcc 12 vectorises masked loads wrongly: it uses one element's mask for its
-     * neighbours. Predictive commoning keeps the elements that overlapping windows share from one
-     * iteration to the next in registers, of which the tiles leave none: it spills them. */
+     * neighbours. Predictive commoning keeps elements that overlapping windows share in registers.
+     * The tiles use all registers, so gcc spills them. */
     "#if defined(__GNUC__) && !defined(__clang__)\n"
     "#pragma GCC optimize(\"no-tree-loop-if-convert\", \"no-predictive-commoning\")\n"
     "#endif\n"

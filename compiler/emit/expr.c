@@ -676,7 +676,7 @@ BpExpr bp__expr(BpEmitter *e, const BpIrNode *node) {
   int is_shared = (uintptr_t)bp_pointer_map_get(&e->uses, node) > 1;
   if (!is_shared && strlen(result.text) <= LONGEST_TEXT)
     return result;
-  /* An address has no name: a language's pointers may differ by the memory that they point into. */
+  /* An address gets no name: in some languages its type depends on the memory that it points to. */
   BpDataType dtype = e->ir->dtype(node);
   if (bp__is_void(dtype) || e->ir->kind(node) == BP_IR_ADDRESS)
     return result;

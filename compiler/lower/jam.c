@@ -168,15 +168,15 @@ static bool are_prefetches(const Jam *jam, const BpIrNode *const *copies, int32_
   return true;
 }
 
-/* Whether a prefetch loads elements that are read one by one into wider vectors. */
-static bool loads_narrow(const BpIrNode *prefetch) {
+/* Whether a prefetch is for elements of less than 32 bits, which loops widen. */
+static bool is_of_narrow(const BpIrNode *prefetch) {
   const BpIrNode *address = prefetch->operands[0]->operands[0];
   return address->kind == BP_IR_ADDRESS && address->operands[0]->dtype.bits < 32;
 }
 
 /* Merges prefetches, each for one stream. Several streams keep the memory busy, and processors
- * recognise them, unless each line takes so much work that few of them are in sight: then each
- * iteration of the jammed loop prefetches what the next one reads. */
+ * recognise them. But narrow elements take much work per line, so a processor runs few lines ahead:
+ * each iteration of the jammed loop prefetches the narrow elements of the next one. */
 static const BpIrNode *merge_prefetches(const Jam *jam, const BpIrNode *const *copies,
                                         int32_t place) {
   const BpIrNode *parts[MAX_STREAMS], *var = jam->loop->operands[0];
@@ -184,7 +184,7 @@ static const BpIrNode *merge_prefetches(const Jam *jam, const BpIrNode *const *c
   int32_t num_parts = 0;
   for (int64_t i = 0; i < jam->count && next; i++) {
     const BpIrNode *prefetch = copies[i]->operands[place];
-    if (loads_narrow(prefetch) &&
+    if (is_of_narrow(prefetch) &&
         !(parts[num_parts++] = bp__ir_substitute_one(jam->module, prefetch, var, next)))
       return NULL;
   }

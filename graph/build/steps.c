@@ -24,7 +24,7 @@ static int is_one_of(const BpGraphNode *node, const char *const *names) {
   return *names != NULL;
 }
 
-/* Whether input 1 of a node is places, which the node rounds to those of elements. */
+/* Whether input 1 of a node has coordinates that the node rounds to elements. */
 static int rounds_places(const BpGraphNode *node) {
   static const char *const samplers[] = {"GridSample", "MaxRoiPool", "RoiAlign", NULL};
   return !node->op->domain[0] && is_one_of(node, samplers);

@@ -105,10 +105,11 @@ static json_t *value_of(const BpExtents *extents, const char *name, const BpGrap
  * symbol, or null. */
 static json_t *declared_of(const OnnxValueInfo *info) {
   static const char *const kinds[] = {"tensor", "sequence", "optional", "optional sequence"};
-  const Backplane__Onnx__TensorTypeProto *tensor = info->type ? info->type->tensor_type : NULL;
   json_t *object = json_object(), *shape = json_array();
   OnnxType type;
   bool is_known = bp__onnx_read_type(info, "value", &type) == 0;
+  const Backplane__Onnx__TensorTypeProto *tensor =
+      is_known && !type.kind ? info->type->tensor_type : NULL; /* a file may give several types */
   bp_error_clear();
   add(object, "name", text_of(info->name));
   for (int32_t i = 0; i < type.ndim; i++) {

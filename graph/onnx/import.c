@@ -622,16 +622,22 @@ static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *na
 
 int bp__scope_note_failing(const Scope *scope) {
   Import *import = scope->import;
-  import->failing = bp__arena_printf(&import->graph->arena, "%s", bp_error_message());
+  if (!import->is_query)
+    import->failing = bp__arena_printf(&import->graph->arena, "%s", bp_error_message());
   return -1;
 }
 
-/* Returns -1 for an operator that does not work on its inputs, whose shapes a run may never
- * have. */
-static int note_unfit(const Scope *scope) {
-  return bp_error_is(BP_ERROR_FORMAT) || bp_error_is(BP_ERROR_NOT_IMPLEMENTED)
-             ? bp__scope_note_failing(scope)
-             : -1;
+/* Notes that an operator does not work on its inputs, whose shapes a run may never have. With open
+ * extents an operator that does not take them may be at fault, and not the model. Returns -1. */
+static int note_unfit(const Scope *scope, const BpGraphNode *node) {
+  bool is_open = false;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    is_open |= node->inputs[i] && bp__value_is_open(node->inputs[i]);
+  if (!bp_error_is(BP_ERROR_FORMAT) && !(is_open && bp_error_is(BP_ERROR_NOT_IMPLEMENTED)))
+    return -1;
+  if (is_open)
+    bp_error_add_context("with open extents, which --shape fixes");
+  return bp__scope_note_failing(scope);
 }
 
 /* Appends the nodes that compute a node of the model and, if sources are kept, keeps the node as
@@ -648,7 +654,7 @@ static int append_op(const Scope *scope, BpGraphNode *node) {
     source->version = node->version;
   }
   if (bp__op_append(graph, node))
-    return note_unfit(scope);
+    return note_unfit(scope, node);
   if (source) {
     source->num_outputs = node->num_outputs;
     source->outputs = node->outputs;
@@ -1064,7 +1070,7 @@ static int query_nodes(Scope *scope, BpOnnxQueryNode visit, void *context) {
 
 int bp__onnx_query_nodes(const OnnxModel *model, BpOnnxQueryNode visit, void *context) {
   BpGraph graph = {0};
-  Import import = {.graph = &graph, .model = model, .onnx = model->graph};
+  Import import = {.graph = &graph, .model = model, .onnx = model->graph, .is_query = true};
   Scope scope;
   int status = -1;
   import.branches = g_hash_table_new(NULL, NULL);

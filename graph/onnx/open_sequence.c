@@ -50,9 +50,15 @@ int bp__sequence_join(const BpGraphNode *named, BpGraphSequence *type,
                              "another");
   if (has_tensors(type) && has_tensors(other) && !bp__dtype_equal(type->dtype, other->dtype))
     return raise_types(named, type->dtype, other->dtype);
-  if (!has_tensors(other) || other->ndim == BP_NDIM_NONE || type->ndim == BP_NDIM_ANY)
+  if (!has_tensors(other))
     return 0;
-  if (!has_tensors(type) || type->ndim == BP_NDIM_NONE) {
+  if (!has_tensors(type)) {
+    *type = *other;
+    return 1;
+  }
+  if (other->ndim == BP_NDIM_NONE || type->ndim == BP_NDIM_ANY)
+    return 0;
+  if (type->ndim == BP_NDIM_NONE) {
     *type = *other;
     return 1;
   }

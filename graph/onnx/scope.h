@@ -18,6 +18,7 @@ typedef struct Import {
   struct hsearch_data functions; /* OnnxFunction by domain, name and overload */
   GHashTable *branches;          /* OnnxGraph by the bytes of a subgraph */
   const char *failing;           /* the error, if each run of its node fails; else NULL */
+  bool is_query; /* whether a caller asks which nodes work: a failing one does not */
 } Import;
 
 /* A body during its import, and the values of the surrounding graph that it reads. */
@@ -39,9 +40,9 @@ typedef struct Scope {
   const char *path;          /* prefix of the names of nodes in errors */
   OnnxNode **nodes;
   size_t num_nodes;
-  const OnnxGraph *onnx; /* the graph or function whose nodes they are; NULL: one node */
+  const OnnxGraph *onnx; /* the graph, or else the function, whose nodes they are */
   const OnnxFunction *function;
-  OnnxNode **rest; /* the nodes behind the one that is being added */
+  OnnxNode **rest; /* the nodes after the one that is being added */
   size_t num_rest;
   const OnnxAttribute **actuals; /* attributes of the called function, by their names */
   size_t num_actuals;

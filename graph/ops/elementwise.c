@@ -326,7 +326,7 @@ static int expand_gelu(BpGraph *graph, BpGraphNode *node, const char *approximat
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Of Gelu, too, which has no bias. */
+/* BiasGelu; and Gelu, whose bias is absent. */
 BP_ROW_EXPAND(bias_gelu) {
   return expand_gelu(graph, node, "none");
 }

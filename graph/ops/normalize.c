@@ -57,9 +57,9 @@ BP_ROW_EXPAND(batch_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The moments that `standardize` returns beside its result, in the type of stash_type. */
+/* The mean, and the reciprocal of the deviation, in the type of stash_type. */
 typedef struct Moments {
-  BpGraphValue *mean, *inverse; /* of the deviation */
+  BpGraphValue *mean, *inverse;
 } Moments;
 
 /* Reads the types of moments and, in *wide, of the numbers from which they are computed: the widest
@@ -211,8 +211,9 @@ BP_ROW_EXPAND(rms_normalization) {
   square = bp__op_binary(graph, node, "ReduceMean", bp__op_binary(graph, node, "Mul", wide, wide),
                          bp__graph_int_vector(graph, axes, count));
   square = bp__op_binary(graph, node, "Add", square, bp__op_scalar(graph, node, square, epsilon));
-  square = bp__op_unary(graph, node, "Reciprocal", bp__op_unary(graph, node, "Sqrt", square));
-  wide = bp__op_binary(graph, node, "Mul", wide, square);
+  BpGraphValue *inverse =
+      bp__op_unary(graph, node, "Reciprocal", bp__op_unary(graph, node, "Sqrt", square));
+  wide = bp__op_binary(graph, node, "Mul", wide, inverse);
   node->outputs[0] =
       bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype), node->inputs[1]);
   return node->outputs[0] ? 0 : -1;

@@ -215,8 +215,9 @@ static BpGraphValue *lstm_weights(BpGraph *graph, const BpGraphNode *node, int32
   int32_t ndim = scale->ndim;
   if (weights->ndim != 3 || weights->dtype.bits != 8 || ndim < 1 || ndim > 2 ||
       scale->shape[0] != weights->shape[0] || (ndim == 2 && scale->shape[1] != weights->shape[2]) ||
-      (zero && !bp__value_same_shape(zero, scale))) {
-    bp__op_bad(node, "the shapes of its quantised weights, scale and zero point do not fit");
+      (zero &&
+       (!bp__value_same_shape(zero, scale) || !bp__dtype_equal(zero->dtype, weights->dtype)))) {
+    bp__op_bad(node, "its quantised weights, scale and zero point do not fit in type or shape");
     return NULL;
   }
   const int64_t shape[] = {scale->shape[0], 1, ndim == 2 ? scale->shape[1] : 1};
@@ -232,14 +233,10 @@ static BpGraphValue *lstm_weights(BpGraph *graph, const BpGraphNode *node, int32
 /* An LSTM with quantised weights, in float32. onnxruntime quantises the inputs of its products,
  * too, before each step. */
 BP_ROW_EXPAND(dynamic_quantize_lstm) {
-  BpGraphValue *inputs[] = {node->inputs[0],
-                            lstm_weights(graph, node, 1, 8),
-                            lstm_weights(graph, node, 2, 10),
-                            node->inputs[3],
-                            node->inputs[4],
-                            node->inputs[5],
-                            node->inputs[6],
-                            node->inputs[7]};
+  BpGraphValue *inputs[] = {
+      node->inputs[0],         lstm_weights(graph, node, 1, 8), lstm_weights(graph, node, 2, 10),
+      bp__node_input(node, 3), bp__node_input(node, 4),         bp__node_input(node, 5),
+      bp__node_input(node, 6), bp__node_input(node, 7)};
   if (!inputs[1] || !inputs[2])
     return -1;
   BpGraphNode *lstm = bp__graph_node(graph, bp__op_find("", "LSTM"), node->name, inputs, 8,

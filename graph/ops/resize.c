@@ -402,8 +402,8 @@ BP_ROW_INFER(resize_axis) {
   return bp__node_set_output(graph, node, 0, x->dtype, shape, x->ndim);
 }
 
-/* With `antialias` the tables have more neighbours than onnxruntime's sums. Those have the weight
- * 0, and are left out, because they may be infinite. */
+/* With `antialias` the tables have more neighbours than onnxruntime adds. The additional neighbours
+ * have weight 0. They are left out: 0 times infinity is NaN. */
 const BpIrNode *bp__resize_weighted(const BpOpCompute *op, const BpIrNode *value,
                                     const BpIrNode *const *row) {
   BpIrModule *ir = bp_te_ir(op->te);

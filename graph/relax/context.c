@@ -82,6 +82,10 @@ static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) 
   bp_dtype_format(info->dtype, wanted, sizeof wanted);
   bp_dtype_format(value->dtype, given, sizeof given);
   int is_of_type = memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) == 0;
+  if (!is_of_type && info->ndim < 0)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is %s, and the value given is %s; convert it to %s",
+                          info->name, wanted, given, wanted);
   if (!is_of_type || (info->ndim >= 0 && info->ndim != value->ndim))
     return bp_error_raise(BP_ERROR_VALUE,
                           "input '%s' is %s of %d dimensions, and the value given is %s of %d%s%s",

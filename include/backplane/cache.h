@@ -35,11 +35,12 @@ BP_API int bp_cache_measure(uint64_t *files, uint64_t *bytes);
 BP_API int bp_cache_clear(uint64_t *files, uint64_t *bytes);
 
 /* Read and write data that stays on disk between processes, below the folder of `subject` (letters,
- * digits, '-', '_'). `key` contains everything that the data depend on. Without a NULL among the
- * arguments neither function fails or touches this thread's error: a cache that cannot be used, or
- * a damaged file, costs time and a warning in the log. Reading gives bytes that the caller owns,
- * ending in a NUL that the size does not count, or `data` NULL if the cache has none. Writing
- * replaces the data of the key. Any thread, any number of processes. Since 1.0. */
+ * digits, '-', '_'). `key` contains everything that the data depend on. A NULL argument is an
+ * error, BP_ERROR_VALUE. Otherwise neither function fails or touches this thread's error: a cache
+ * that cannot be used, or a damaged file, costs time and a warning in the log. Reading gives bytes
+ * that the caller owns, ending in a NUL that the size does not count, or `data` NULL if the cache
+ * has none. Writing replaces the data of the key. Any thread, any number of processes. Since 1.0.
+ */
 BP_API void bp_cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
 BP_API void bp_cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes);
 

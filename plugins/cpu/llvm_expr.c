@@ -73,9 +73,9 @@ LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef 
 
 /* ---- Integer division -------------------------------------------------------------------- */
 
-/* The divisor of a division of vectors, without zeros. A lane outside of a mask may have any
- * divisor, and in LLVM a division by zero or by an unknown value in one lane makes all undefined.
- */
+/* Returns the divisor of a division of vectors, with 1 for 0. A lane outside the mask may have any
+ * divisor; in LLVM a division by zero or by an undefined value in one lane makes the behaviour of
+ * the whole program undefined. */
 static LLVMValueRef defined_divisor(BpGen *g, BpDataType dtype, LLVMValueRef b) {
   if (dtype.lanes == 1)
     return b;

@@ -198,6 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!module && !*bp_error_message())
     abort();
   bp_object_release(module);
+  bp_str_free(bp_onnx_describe(path));
   bp_error_clear();
   return 0;
 }

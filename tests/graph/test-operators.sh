@@ -65,7 +65,7 @@ rounds to float32 first, as onnxruntime's does. On the CPU a subnormal float32 c
 fixed extents. `.npy` files lack these types; tensors of C (`backplane/graph/model.h`) and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
 
 Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
-([all targets](measurements/onnx-cases-2026-11-25.md)). The 29 with sequences and optionals give it.
+([all targets](measurements/onnx-cases-2026-11-25.md)). So do the 29 with sequences and optionals.
 
 Each operator with the version from which it is read:
 

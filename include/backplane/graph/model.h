@@ -248,16 +248,16 @@ BP_API int bp_model_select_devices(BpModule *module, const char *preferences, Bp
                                    size_t capacity, size_t *num_devices, char **report);
 
 /* Describes an input or output: name, dtype, shape. The library owns the structure, which lives as
- * long as the model. In a model that TVM compiled, an extent of -1 is known only in a run, and ndim
- * -1 means that the type is unknown: such an input takes any tensor, and the type of such an output
- * is known after the run. */
+ * long as the model. An extent of -1 is known only in a run; ndim -1 means that the number of
+ * dimensions is, and dtype.bits 0 that the type is, too: in a model that TVM compiled such an input
+ * takes any tensor, and the type of such an output is known after the run. */
 typedef struct BpModelTensorInfo {
   uint64_t struct_size; /* size in the library's version: members beyond it do not exist */
   const char *name;
   BpDataType dtype;
   int32_t ndim;
   const int64_t *shape;
-  int32_t kind;     /* BP_MODEL_TENSOR, or the bits of the others. Since 1.0. */
+  int32_t kind;     /* BP_MODEL_TENSOR, or a sum of the other kinds. Since 1.0. */
   int32_t reserved; /* 0 */
 } BpModelTensorInfo;
 /* The kinds of inputs and outputs. An optional has a value or none; the value is a tensor or, with
@@ -387,14 +387,15 @@ BP_API void bp_model_context_free(BpModelContext *context);
  * 0, or -1 with an error: BP_ERROR_VALUE if the stream is not one of the model's first device; the
  * context is as before. The context's thread. Since 1.0. */
 BP_API int bp_model_set_stream(BpModelContext *context, void *stream);
-/* Copies a tensor of any device into an input; name, dtype and shape are checked. Like
- * bp_model_bind_input and bp_model_get_output, the function is for tensors: a sequence or an
- * optional is an error of kind BP_ERROR_VALUE. */
+/* Copies a tensor of any device into an input; name, dtype and shape are checked. BP_ERROR_VALUE if
+ * the input is a sequence or an optional; bp_model_bind_input and bp_model_get_output fail in the
+ * same way. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
 /* Copies tensors of any device into an input that is a sequence or an optional; the types and
  * shapes are checked. `values` are `count` tensors: those of the sequence, or the one of an
- * optional tensor. A `count` of BP_MODEL_NO_VALUE is an optional without a value. The context's
- * thread. BP_ERROR_VALUE if the input is a tensor. Since 1.0. */
+ * optional tensor. A `count` of BP_MODEL_NO_VALUE is an optional without a value. Returns 0,
+ * or -1 with an error, and the input is as before: BP_ERROR_VALUE if it is a tensor. The context's
+ * thread. Since 1.0. */
 #define BP_MODEL_NO_VALUE (-1)
 BP_API int bp_model_set_input_list(BpModelContext *context, const char *name,
                                    const BpTensorView *const *values, int64_t count);
@@ -443,8 +444,8 @@ BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
  * the first run, after a run that failed, and for a tensor. The context's thread. Since 1.0. */
 BP_API int bp_model_get_output_length(BpModelContext *context, int32_t index, int64_t *length);
 /* Waits for the run and returns a tensor in an output that is a sequence or an optional (transfer
- * none), valid until the next run. NULL with an error, as for bp_model_get_output_length. The
- * context's thread. Since 1.0. */
+ * none), valid until the next run. NULL with an error, as for bp_model_get_output_length, and
+ * BP_ERROR_INDEX if the position is outside the output. The context's thread. Since 1.0. */
 BP_API BpTensor *bp_model_get_output_item(BpModelContext *context, int32_t index, int64_t position);
 /* Returns an output as bp_model_get_output does, but does not wait: the output is valid for later
  * work on the stream of bp_model_set_stream. The context's thread. Since 1.0. */
