@@ -484,6 +484,8 @@ static int add_bodies(Branching *b) {
       return -1;
     if (!add_body(b, i))
       continue;
+    if (bp_error_is(BP_ERROR_VALUE) || bp_error_is(BP_ERROR_MEMORY))
+      return -1; /* a limit, which no branch is to blame for */
     if (!import->failing || failed >= 0)
       return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
                                   "both of its branches have to work",
