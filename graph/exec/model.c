@@ -447,12 +447,16 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
 static int check_list(const BpModelTensorInfo *info, const BpTensorView *const *values,
                       int64_t count) {
   bool is_optional = (info->kind & BP_MODEL_OPTIONAL) != 0;
-  if (count < 0 && (count != BP_MODEL_NO_VALUE || !is_optional))
+  if (count == BP_MODEL_NO_VALUE && !is_optional)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is a sequence, which may be empty, but not without a value",
+                          info->name);
+  if (count < 0 && count != BP_MODEL_NO_VALUE)
     return bp_error_raise(BP_ERROR_VALUE, "input '%s' is %s, which cannot have %" PRId64 " tensors",
                           info->name, is_optional ? "an optional" : "a sequence", count);
   if (info->kind == BP_MODEL_OPTIONAL && count != BP_MODEL_NO_VALUE && count != 1)
     return bp_error_raise(BP_ERROR_VALUE,
-                          "input '%s' is an optional tensor: it takes one, or BP_MODEL_NO_VALUE, "
+                          "input '%s' is an optional tensor: it takes one or none, "
                           "not %" PRId64,
                           info->name, count);
   if (count > 0 && !BP_NOT_NULL(values))

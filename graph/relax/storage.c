@@ -83,12 +83,13 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
 
 /* ---- Blocks ------------------------------------------------------------------------------ */
 
-/* Takes from the list the block that fits best, or else the largest one, which is too small. */
+/* Takes from the list the block that fits best, or else the largest one, which is too small. The
+ * many equal blocks of a sequence are not compared. */
 static Block take_block(BpRelaxPool *pool, uint64_t size) {
   Block taken = {NULL, 0};
   bp__relax_lock();
   size_t best = 0;
-  for (size_t i = 1; i < pool->num_free; i++) {
+  for (size_t i = 1; i < pool->num_free && pool->free[best].size != size; i++) {
     uint64_t have = pool->free[best].size, other = pool->free[i].size;
     if (have < size ? other > have : other >= size && other < have)
       best = i;

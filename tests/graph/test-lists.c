@@ -220,7 +220,7 @@ static void test_wrong_lists_are_errors(void) {
   ASSERT_FAILS(bp_model_set_input_list(context, "s", typed, 1), BP_ERROR_VALUE, "int32");
   ASSERT_FAILS(bp_model_set_input_list(context, "s", NULL, 1), BP_ERROR_VALUE, "values");
   ASSERT_FAILS(bp_model_set_input_list(context, "s", NULL, BP_MODEL_NO_VALUE), BP_ERROR_VALUE,
-               "input 's' is a sequence, which cannot have -1 tensors");
+               "input 's' is a sequence, which may be empty, but not without a value");
   ASSERT_FAILS(bp_model_set_input_list(context, "r", NULL, -2), BP_ERROR_VALUE, "-2");
   ASSERT_FAILS(bp_model_set_input_list(context, "o", pairs, 2), BP_ERROR_VALUE,
                "input 'o' is an optional tensor");
