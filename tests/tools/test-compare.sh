@@ -19,15 +19,16 @@ leaves_nothing() {
   [ -z "$(find "$work" -maxdepth 1 -name 'backplane-*')" ]
 }
 
-# With tolerance 0 relu2, a node before the output, differs: the fast code adds in another order than the reference.
+# With tolerance 0 a node before the output differs, pool1 or relu2 by the processor: the fast code adds in another order
+# than the reference.
 names_the_first_node() {
-  ends_saying 1 "The first node that differs: relu2, by " "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 &&
-    grep -q '^conv1 .*not compared: only A has it' "$work/out" && grep -q "as a reference" "$work/out" && leaves_nothing
+  ends_saying 1 "The first node that differs: " "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 &&
+    grep -qE '^The first node that differs: (pool1|relu2), by ' "$work/out" && grep -q '^conv1 .*not compared: only A has it' "$work/out" && grep -q "as a reference" "$work/out" && leaves_nothing
 }
 
 nodes_in_json() {
   ends 1 "$backplane" compare "$digits" "${shape[@]}" --rtol 0 --atol 0 --json && tr -d ' \n' <"$work/out" | tee "$work/flat" |
-    grep -qE '"matches":false,"first_difference":"relu2","nodes":\[\{"name":"conv1","reason":"onlyAhasit"\}' &&
+    grep -qE '"matches":false,"first_difference":"(pool1|relu2)","nodes":\[\{"name":"conv1","reason":"onlyAhasit"\}' &&
     grep -qE '"outputs":\[\{"name":"logits","shape":"1x10","difference":\{"matches":(true|false),"elements":10,' "$work/flat"
 }
 
