@@ -345,10 +345,6 @@ static int set_branch_sequence(BpGraph *graph, BpGraphNode *node, int32_t index,
              : set_sequence_output(graph, node, index, &type);
 }
 
-static bool is_optional(const BpGraphValue *value) {
-  return value->sequence && (value->sequence->is_none || value->sequence->is_optional);
-}
-
 /* If an output is an optional in one branch, makes the other branch's output an optional, too. */
 static int open_optionals(const BpGraphNode *named, const Body *bodies) {
   BpList *outputs[] = {&bodies[0].graph->outputs, &bodies[1].graph->outputs};
@@ -356,7 +352,7 @@ static int open_optionals(const BpGraphNode *named, const Body *bodies) {
     for (int32_t b = 0; b < 2; b++) {
       const BpGraphValue *one = outputs[b]->items[i];
       BpGraphValue **other = (BpGraphValue **)&outputs[1 - b]->items[i];
-      if (is_optional(one) && !is_optional(*other) &&
+      if (bp__is_optional(one) && !bp__is_optional(*other) &&
           !(*other = bp__sequence_make_optional(bodies[1 - b].graph, named, *other)))
         return -1;
     }
@@ -720,7 +716,7 @@ static int insert_elements(const Looping *l, const Body *body) {
 static int widen_type(const Looping *l, const Body *body, size_t index, BpGraphValue **next) {
   Named named;
   name_node(&named, l->node, l->name);
-  if (l->types[index].is_optional && !is_optional(*next))
+  if (l->types[index].is_optional && !bp__is_optional(*next))
     *next = bp__sequence_make_optional(body->graph, &named.node, *next);
   if (!*next)
     return -1;

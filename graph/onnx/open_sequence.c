@@ -22,7 +22,7 @@ static bool has_tensors(const BpGraphSequence *type) {
   return type->dtype.bits > 0;
 }
 
-/* Whether the type is that of an optional of which only its lack of a value is known. */
+/* Whether all that is known of an optional is that it has no value. */
 static bool is_none(const BpGraphSequence *type) {
   return !has_tensors(type) && !type->has_sequences;
 }
@@ -150,7 +150,7 @@ BpGraphValue *bp__sequence_open(BpGraph *graph, const BpGraphNode *named, BpGrap
 
 BpGraphValue *bp__sequence_make_optional(BpGraph *graph, const BpGraphNode *named,
                                          BpGraphValue *value) {
-  bool is_sequence = value->sequence && !value->sequence->is_none && !value->sequence->is_optional;
+  bool is_sequence = value->sequence && !bp__is_optional(value);
   value = bp__sequence_open(graph, named, value);
   if (!value || !is_sequence)
     return value;

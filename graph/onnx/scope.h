@@ -151,6 +151,10 @@ BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count
  * the name and operator in errors. The functions on open sequences return NULL or -1 with an error
  * on failure. */
 
+static inline bool bp__is_optional(const BpGraphValue *value) {
+  return value->sequence && (value->sequence->is_none || value->sequence->is_optional);
+}
+
 static inline bool bp__is_open_sequence(const BpGraphValue *value) {
   return value && value->sequence && value->sequence->is_open;
 }
