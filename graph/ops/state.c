@@ -91,19 +91,26 @@ BP_ROW_COMPUTE(tensor_scatter) {
 
 /* ---- CausalConvWithState ----------------------------------------------------------------- */
 
-static int check_causal(const BpGraphNode *node) {
-  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
-  const BpGraphValue *past = bp__node_input(node, 3);
-  char text[BP_VALUE_TEXT];
-  if (in->ndim != 3 || weights->ndim != 3 || weights->shape[0] != in->shape[1] ||
-      weights->shape[1] != 1 || weights->shape[2] < 1)
-    return bp__op_bad(node, "its weights are %s, not a kernel for each of its channels",
-                      bp__value_format(weights, text));
-  if (past && (past->ndim != 3 || past->shape[0] != in->shape[0] ||
-               past->shape[1] != in->shape[1] || past->shape[2] != weights->shape[2] - 1))
-    return bp__op_bad(node, "its past_state is %s, not the %lld places before its input",
-                      bp__value_format(past, text), (long long)(weights->shape[2] - 1));
-  return 0;
+#define NO_KERNELS "its weights are not a kernel for each of its channels"
+#define NO_PAST    "its past_state is not the elements before its input, one fewer than its kernel has"
+
+/* Checks that there is a kernel for each channel, and the past of each batch and channel. */
+static int check_causal(BpGraph *graph, BpGraphNode *node) {
+  const BpGraphValue *weights = node->inputs[1], *past = bp__node_input(node, 3);
+  if (bp__extents_any_open(weights->shape, weights->ndim))
+    return bp__op_error(node, "weights of an open shape are not supported");
+  if (node->inputs[0]->ndim != 3 || weights->ndim != 3 || weights->shape[1] != 1 ||
+      weights->shape[2] < 1)
+    return bp__op_bad(node, "%s", NO_KERNELS);
+  const int64_t *in = node->inputs[0]->shape, channels = weights->shape[0];
+  const int64_t shape[] = {in[0], channels, in[2]},
+                state[] = {in[0], channels, weights->shape[2] - 1};
+  node->inputs[0] = bp__op_as_shape(graph, node, node->inputs[0], shape, NO_KERNELS);
+  if (past && past->ndim != 3)
+    return bp__op_bad(node, "%s", NO_PAST);
+  if (past)
+    node->inputs[3] = bp__op_as_shape(graph, node, node->inputs[3], state, NO_PAST);
+  return node->inputs[0] && (!past || node->inputs[3]) ? 0 : -1;
 }
 
 /* The sequence with its past before it: the state, or zeros. */
@@ -122,24 +129,22 @@ static BpGraphValue *with_past(BpGraph *graph, const BpGraphNode *node) {
 /* CausalConvWithState: a convolution of each channel over its current and past elements. */
 BP_ROW_EXPAND(causal_conv) {
   const char *activation = bp__node_str(node, "activation", "none");
-  int64_t channels = node->inputs[0]->ndim > 1 ? node->inputs[0]->shape[1] : 0;
-  BpGraphAttr group = bp__attr_int(graph, "group", channels);
-  if (check_causal(node))
+  const BpGraphValue *weights = node->inputs[1];
+  if (check_causal(graph, node))
     return -1;
   if (strcmp(activation, "none") && strcmp(activation, "silu") && strcmp(activation, "swish"))
     return bp__op_bad(node, "its activation '%s' is not one of none, silu and swish", activation);
+  BpGraphAttr group = bp__attr_int(graph, "group", weights->shape[0]);
   BpGraphValue *padded = with_past(graph, node);
   BpGraphValue *inputs[] = {padded, node->inputs[1], bp__node_input(node, 2)};
   BpGraphValue *out =
       bp__op_apply(graph, "", "Conv", node->name, inputs, inputs[2] ? 3 : 2, &group, 1);
   node->outputs[0] = strcmp(activation, "none") ? bp__op_unary(graph, node, "Swish", out) : out;
-  if (!node->outputs[0])
-    return -1;
-  if (node->num_outputs > 1) {
-    int64_t length = padded->shape[2];
-    node->outputs[1] =
-        bp__op_slice(graph, node, padded, 2, length - (node->inputs[1]->shape[2] - 1), length);
-    return node->outputs[1] ? 0 : -1;
-  }
-  return 0;
+  if (!node->outputs[0] || node->num_outputs == 1)
+    return node->outputs[0] ? 0 : -1;
+  int64_t end = padded->shape[2];
+  int64_t start = bp__extent_subtract(&graph->extents, end, weights->shape[2] - 1);
+  node->outputs[1] =
+      start == BP_EXTENT_NONE ? NULL : bp__op_slice(graph, node, padded, 2, start, end);
+  return node->outputs[1] ? 0 : -1;
 }

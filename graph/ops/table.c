@@ -364,7 +364,7 @@ static const BpOp table[] = {
 
     /* States. */
     CHECKED("TensorScatter", 24, 2, 3, BP_FUSE_INJECTIVE, "axis:i mode:s", tensor_scatter),
-    EXPANDED("CausalConvWithState", 27, 2, 4, 2, "activation:s", causal_conv),
+    OPEN_EXPANDED("CausalConvWithState", 27, 2, 4, 2, "activation:s", causal_conv),
 
     /* Spectra. */
     EXPANDED("HannWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
