@@ -17,8 +17,9 @@
 /* The second operand, a matrix of numbers with `columns` columns and `rows` rows. */
 typedef struct Weights {
   int64_t columns, rows, bits;
-  int64_t block, num_blocks; /* rows and number of the blocks of a column */
-  int64_t bytes;             /* bytes of a block */
+  int64_t block,
+      num_blocks; /* rows and number of the blocks of a column; the last may be partly used */
+  int64_t bytes;  /* bytes of a block */
 } Weights;
 
 static int check_count(const BpGraphNode *node, int32_t input, int64_t count) {
@@ -39,9 +40,6 @@ static int check_numbers(const BpGraphNode *node, const Weights *w) {
       w->block > most || w->block % 8 != 0)
     return bp__op_bad(node, "N is %lld, K %lld, and block_size %lld", (long long)w->columns,
                       (long long)w->rows, (long long)w->block);
-  if (w->rows % w->block != 0)
-    return bp__op_error(node, "K = %lld is no multiple of block_size = %lld", (long long)w->rows,
-                        (long long)w->block);
   return 0;
 }
 
@@ -53,10 +51,8 @@ static int read_weights(const BpGraphNode *node, Weights *w) {
                  .block = bp__node_int(node, "block_size", 0)};
   if (check_numbers(node, w))
     return -1;
-  w->num_blocks = w->rows / w->block;
+  w->num_blocks = (w->rows + w->block - 1) / w->block;
   w->bytes = w->block * w->bits / 8;
-  if (bp__node_input(node, 4))
-    return bp__op_error(node, "an order of groups (g_idx) is not supported");
   if (a->ndim < 1 || a->shape[a->ndim - 1] != w->rows || !bp__dtype_is_float(a->dtype))
     return bp__op_bad(node, "input 0 is not of floats in rows of K = %lld", (long long)w->rows);
   if (!bp__dtype_equal(b->dtype, UINT8))
@@ -77,21 +73,28 @@ static BpGraphValue *in_panels(BpGraph *graph, const BpGraphNode *node, const We
   return value ? bp__op_transpose(graph, node, value, perm, 3) : NULL;
 }
 
+/* Unpacks `columns` columns of `bytes` bytes each: [columns, bytes * 8 / bits]. */
+static BpGraphValue *unpacked(BpGraph *graph, const BpGraphNode *node, const Weights *w,
+                              BpGraphValue *value, int64_t bytes) {
+  int64_t each = 8 / w->bits;
+  const int64_t flat = w->columns * bytes, shape[] = {w->columns, bytes * each};
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "bits", w->bits),
+                               bp__attr_int(graph, "is_signed", 0),
+                               bp__attr_int(graph, "count", flat * each)};
+  value = bp__op_reshape(graph, node, value, &flat, 1);
+  if (value && each > 1)
+    value = bp__op_apply(graph, "backplane", "Unpack", node->name, &value, 1, attrs, 3);
+  return bp__op_reshape(graph, node, value, shape, 2);
+}
+
 /* Unpacks zero points of `bits` bits each, whose columns begin at whole bytes, to [columns,
  * blocks]. */
 static BpGraphValue *unpacked_zeros(BpGraph *graph, const BpGraphNode *node, const Weights *w) {
   int64_t each = 8 / w->bits, bytes = (w->num_blocks + each - 1) / each;
-  const int64_t flat = w->columns * bytes, shape[] = {w->columns, bytes * each};
-  if (check_count(node, 3, flat))
+  if (check_count(node, 3, w->columns * bytes))
     return NULL;
-  BpGraphValue *value = bp__op_reshape(graph, node, node->inputs[3], &flat, 1);
-  const BpGraphAttr attrs[] = {bp__attr_int(graph, "bits", w->bits),
-                               bp__attr_int(graph, "is_signed", 0),
-                               bp__attr_int(graph, "count", flat * each)};
-  if (value && each > 1)
-    value = bp__op_apply(graph, "backplane", "Unpack", node->name, &value, 1, attrs, 3);
-  value = value ? bp__op_reshape(graph, node, value, shape, 2) : NULL;
-  return value ? bp__op_slice(graph, node, value, 1, 0, w->num_blocks) : NULL;
+  return bp__op_slice(graph, node, unpacked(graph, node, w, node->inputs[3], bytes), 1, 0,
+                      w->num_blocks);
 }
 
 /* The zero points as floats: the given ones, or the middle of the numbers that `bits` bits can
@@ -119,25 +122,63 @@ static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weig
   return product ? bp__op_unary(graph, node, "Neg", product) : NULL;
 }
 
+/* The product with weights that stay packed. Rows of zeros meet the elements behind the last row of
+ * the last block. */
+static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, const Weights *w,
+                                    BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset) {
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, ndim = node->inputs[0]->ndim;
+  pads[2 * ndim - 1] = w->num_blocks * w->block - w->rows;
+  if (pads[2 * ndim - 1])
+    a = bp__op_binary(graph, node, "Pad", a, bp__graph_int_vector(graph, pads, 2 * ndim));
+  BpGraphValue *inputs[] = {
+      a,
+      in_panels(graph, node, w, node->inputs[1], w->num_blocks * w->bytes),
+      in_panels(graph, node, w, scales, w->num_blocks),
+      in_panels(graph, node, w, offset, w->num_blocks),
+  };
+  BpGraphAttr bits = bp__attr_int(graph, "bits", w->bits);
+  if (!inputs[0] || !inputs[1] || !inputs[2] || !inputs[3])
+    return NULL;
+  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, &bits, 1);
+}
+
+/* The elements of the blocks to which g_idx assigns the rows: [columns, rows]. */
+static BpGraphValue *of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *blocks) {
+  BpGraphAttr axis = bp__attr_int(graph, "axis", 1);
+  BpGraphValue *inputs[] = {blocks, node->inputs[4]};
+  return blocks ? bp__op_apply(graph, "", "Gather", node->name, inputs, 2, &axis, 1) : NULL;
+}
+
+/* The product with weights whose rows have the scales and zero points of any block, not of the
+ * block where they are stored: the weights become floats first. */
+static BpGraphValue *ordered_product(BpGraph *graph, const BpGraphNode *node, const Weights *w,
+                                     BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset) {
+  static const int64_t turn[] = {1, 0};
+  const BpGraphValue *order = node->inputs[4];
+  if (order->ndim != 1 || order->shape[0] != w->rows || order->dtype.code != BP_DTYPE_INT) {
+    bp__op_bad(node, "its g_idx is not an integer for each of K = %lld rows", (long long)w->rows);
+    return NULL;
+  }
+  BpGraphValue *weights = unpacked(graph, node, w, node->inputs[1], w->num_blocks * w->bytes);
+  weights =
+      bp__op_cast(graph, node, bp__op_slice(graph, node, weights, 1, 0, w->rows), BP__FLOAT32);
+  weights = bp__op_binary(graph, node, "Mul", weights, of_rows(graph, node, scales));
+  weights = bp__op_binary(graph, node, "Add", weights, of_rows(graph, node, offset));
+  return bp__op_binary(graph, node, "MatMul", a, bp__op_transpose(graph, node, weights, turn, 2));
+}
+
 BP_ROW_EXPAND(matmul_nbits) {
   Weights w;
   if (read_weights(node, &w))
     return -1;
   const int64_t shape[] = {w.columns, w.num_blocks};
+  BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32);
   BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
-  scales = scales ? bp__op_reshape(graph, node, scales, shape, 2) : NULL;
+  scales = bp__op_reshape(graph, node, scales, shape, 2);
   BpGraphValue *offset = scales ? offsets(graph, node, &w, scales) : NULL;
-  BpGraphValue *inputs[] = {
-      bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32),
-      in_panels(graph, node, &w, node->inputs[1], w.num_blocks * w.bytes),
-      in_panels(graph, node, &w, scales, w.num_blocks),
-      in_panels(graph, node, &w, offset, w.num_blocks),
-  };
-  BpGraphAttr bits = bp__attr_int(graph, "bits", w.bits);
-  BpGraphValue *sum = NULL;
-  if (inputs[0] && inputs[1] && inputs[2] && inputs[3])
-    sum = bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, &bits, 1);
-  sum = sum ? bp__op_cast(graph, node, sum, node->inputs[0]->dtype) : NULL;
+  BpGraphValue *sum = bp__node_input(node, 4) ? ordered_product(graph, node, &w, a, scales, offset)
+                                              : packed_product(graph, node, &w, a, scales, offset);
+  sum = bp__op_cast(graph, node, sum, node->inputs[0]->dtype);
   if (sum && bp__node_input(node, 5))
     sum = bp__op_binary(graph, node, "Add", sum, node->inputs[5]);
   node->outputs[0] = sum;

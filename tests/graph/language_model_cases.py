@@ -115,11 +115,14 @@ def check_tiny_text(weights, target):
     check_text(write("tiny", weights, "--tiny"), target, [5, 300, 17, 42], 24)
 
 
-# Bits, rows K, columns N, block_size, the form of zero points, bias, leading extents of the first operand.
+# Bits, rows K, columns N, block_size, the form of zero points, bias, leading extents of the first operand,
+# and whether rows have blocks of any order.
 PRODUCTS = [(4, 64, 48, 32, "packed", False, (3,)), (4, 96, 20, 32, "packed", True, (2, 5)),
             (4, 64, 17, 16, "floats", False, (1,)), (8, 64, 32, 64, "packed", False, (2,)),
             (8, 32, 5, 16, None, True, (7,)), (4, 32, 16, 32, None, False, ()), (2, 48, 20, 16, "packed", False, (4,)),
-            (4, 64, 48, 16, "packed", False, (40,)), (8, 64, 80, 32, None, True, (2, 23)), (2, 48, 37, 16, "floats", False, (31,))]
+            (4, 64, 48, 16, "packed", False, (40,)), (8, 64, 80, 32, None, True, (2, 23)), (2, 48, 37, 16, "floats", False, (31,)),
+            (4, 50, 32, 16, "packed", True, (3,)), (8, 33, 5, 32, None, False, (20,)),
+            (4, 64, 32, 16, "packed", False, (3,), True), (2, 41, 7, 16, "floats", True, (2, 9), True)]
 
 
 def packed_bits(numbers, bits):
@@ -130,21 +133,23 @@ def packed_bits(numbers, bits):
     return np.bitwise_or.reduce(parts << (bits * np.arange(each, dtype=np.uint8)), -1)
 
 
-def product(bits, rows, columns, block, kind, has_bias, leading):
+def product(bits, rows, columns, block, kind, has_bias, leading, has_order=False):
     """Return a model of one product, its input, and its output by ONNX's definition."""
     random = np.random.default_rng(rows + columns)
-    blocks = rows // block
+    blocks = -(-rows // block)
+    order = random.integers(0, blocks, rows).astype(np.int32) if has_order else np.arange(rows) // block
     numbers = random.integers(0, 1 << bits, (columns, blocks, block))
     scale = random.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32)
     zero = random.integers(0, 1 << bits, (columns, blocks))
     given = {"packed": packed_bits(zero, bits).reshape(-1), "floats": zero + np.float32(0.25), None: None}[kind]
     zero = {"packed": zero, "floats": zero + 0.25, None: 1 << (bits - 1)}[kind]
     bias = random.standard_normal(columns).astype(np.float32)
-    weights = (numbers - (zero if kind is None else zero[..., None])) * scale[..., None]
+    zero = np.broadcast_to(zero, scale.shape)
+    weights = (numbers.reshape(columns, -1)[:, :rows] - zero[:, order]) * scale[:, order]
     x = random.standard_normal((*leading, rows)).astype(np.float32)
-    constants = {"b": packed_bits(numbers, bits), "scale": scale, "zero": given, "bias": bias if has_bias else None}
+    constants = {"b": packed_bits(numbers, bits), "scale": scale, "zero": given,
+                 "order": order if has_order else None, "bias": bias if has_bias else None}
     names = [name if value is not None else "" for name, value in constants.items()]
-    names.insert(3, "")
     node = helper.make_node("MatMulNBits", ["x", *names], ["y"], domain="com.microsoft", bits=bits, K=rows, N=columns,
                             block_size=block)
     graph = helper.make_graph([node], "product", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
@@ -152,7 +157,7 @@ def product(bits, rows, columns, block, kind, has_bias, leading):
                               [numpy_helper.from_array(value, name) for name, value in constants.items()
                                if value is not None])
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets), x, x @ weights.reshape(columns, rows).T + bias * has_bias
+    return helper.make_model(graph, opset_imports=opsets), x, x @ weights.T + bias * has_bias
 
 
 def check_products(_, target):

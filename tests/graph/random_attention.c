@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-/* Integers from `first` to `last`, as a constant: other numbers would not fit the node. */
-static int32_t integers(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank,
-                        int64_t first, int64_t last) {
-  int32_t list = weights(g, type, shape, rank);
-  RandomValue *value = random_graph_value(g, list);
-  for (int64_t i = 0; i < random_value_count(value); i++)
-    put(value->data, type, i, (double)between(g, first, last));
-  value->magnitude = 6;
-  return list;
-}
-
 /* Appends the attribute to a list of attributes. */
 static void append(GString *attrs, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void append(GString *attrs, const char *format, ...) {

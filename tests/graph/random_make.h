@@ -101,6 +101,8 @@ int32_t new_picture(RandomGraph *g, int32_t types);
 int32_t picture(RandomGraph *g, int32_t types);
 int32_t picture_without_specials(RandomGraph *g, int32_t types);
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end);
+int32_t integers(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, int64_t first,
+                 int64_t last);
 int32_t positive(RandomGraph *g, int32_t type, int64_t count);
 int32_t operand(RandomGraph *g, int32_t x, gboolean exact);
 /* A scale, a power of two, and a zero point; of rank 0 or 1 (random_quantised.c). */

@@ -196,6 +196,17 @@ void make_tile(RandomGraph *g, const Row *row) {
   apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank);
 }
 
+/* Integers from `first` to `last`, as a constant: other numbers would not fit the node. */
+int32_t integers(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, int64_t first,
+                 int64_t last) {
+  int32_t list = weights(g, type, shape, rank);
+  RandomValue *value = random_graph_value(g, list);
+  for (int64_t i = 0; i < random_value_count(value); i++)
+    put(value->data, type, i, (double)between(g, first, last));
+  value->magnitude = 6;
+  return list;
+}
+
 /* Makes indices into that many elements, some counted from the end. */
 int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
   int32_t list = given(g, g->whole, shape, rank, below(g, 2) == 0);

@@ -157,12 +157,12 @@ void make_quantized_product(RandomGraph *g, const Row *row) {
        type == INT32 ? 24 : 8);
 }
 
-/* Few or many rows, and columns that fill panels of 16 or not. */
+/* Few or many rows, columns that fill panels of 16 or not, and a last block that is full or not. */
 void make_few_bits_product(RandomGraph *g, const Row *row) {
   int64_t size = between(g, 1, 3), num_bits = 1 << size, block = 16, blocks = between(g, 1, 3);
+  int64_t used = blocks * block - (below(g, 3) == 0 ? below(g, (uint32_t)block) : 0);
   int64_t columns = below(g, 2) ? 16 * between(g, 1, 4) : extent_of_some(g);
-  int64_t shape[3] = {between(g, 1, 3), below(g, 2) ? between(g, 14, 18) : between(g, 1, 40),
-                      blocks * block};
+  int64_t shape[3] = {between(g, 1, 3), below(g, 2) ? between(g, 14, 18) : between(g, 1, 40), used};
   int32_t rank = 2 + (int32_t)below(g, 2);
   int32_t x = given(g, FLOAT, shape + 3 - rank, rank, FALSE);
   int64_t b[3] = {columns, blocks, block * num_bits / 8}, scales = columns * blocks;
@@ -171,13 +171,15 @@ void make_few_bits_product(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   if (below(g, 2))
     reads[3] = weights(g, UINT8, &zeros, 1);
+  if (below(g, 3) == 0)
+    reads[4] = integers(g, INT32, &used, 1, 0, blocks - 1);
   if (below(g, 2))
     reads[5] = weights(g, FLOAT, &columns, 1);
   shape[2] = columns;
   bits(g,
        apply(g, row->op,
-             joined(g_strdup_printf("bits=%d K=%d N=%d block_size=%d", (int)num_bits,
-                                    (int)(blocks * block), (int)columns, (int)block),
+             joined(g_strdup_printf("bits=%d K=%d N=%d block_size=%d", (int)num_bits, (int)used,
+                                    (int)columns, (int)block),
                     choice(g, row->attrs)),
              reads, 6, FLOAT, shape + 3 - rank, rank),
        in.fraction + 3, in.magnitude + 16);
