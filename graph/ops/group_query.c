@@ -266,30 +266,64 @@ static BpGraphValue *mask(const GroupQuery *at) {
                          : allowed;
 }
 
+enum { BEFORE_SOFTMAX = 2 }; /* of qk_matmul_output_mode: with the mask */
+
+static bool has_sink(const BpGraphNode *node) {
+  return bp__node_int(node, "smooth_softmax", 0) > 0 || bp__node_input(node, 11);
+}
+
+/* Makes the softmax divide by exp(sink) too, where a head's sink is its element of head_sink, or 0:
+ * the part of the sum that is not exp(sink) is sigmoid(log(sum(exp(scores))) - sink). */
+static BpGraphValue *with_sink(const GroupQuery *at, BpGraphValue *out, BpGraphValue *scores) {
+  static const int64_t perm[] = {0, 2, 1, 3};
+  const int64_t split[] = {at->q->shape[0], at->length, at->heads[0], at->size};
+  const int64_t whole[] = {split[0], split[1], split[2] * split[3]}, column[] = {split[2], 1, 1};
+  const BpDataType wide = at->q->dtype.bits < 32 ? BP__FLOAT32 : at->q->dtype;
+  BpGraphValue *sum, *part, *sink = bp__node_input(at->node, 11);
+  scores = bp__op_cast(at->graph, at->node, scores, wide);
+  sum = binary(at, "ReduceLogSumExp", scores, number(at, -1));
+  sink = sink ? bp__op_cast(at->graph, at->node, sink, wide)
+              : bp__op_scalar(at->graph, at->node, sum, 0);
+  if (sink && sink->ndim)
+    sink = bp__op_reshape(at->graph, at->node, sink, column, 3);
+  part = bp__op_unary(at->graph, at->node, "Sigmoid", binary(at, "Sub", sum, sink));
+  part = bp__op_cast(at->graph, at->node, part, at->q->dtype);
+  out = binary(at, "Mul", bp__op_reshape(at->graph, at->node, out, split, 4),
+               bp__op_transpose(at->graph, at->node, part, perm, 4));
+  return bp__op_reshape(at->graph, at->node, out, whole, 3);
+}
+
 static int attend(const GroupQuery *at) {
-  BpGraphAttr attrs[4];
+  BpGraphAttr attrs[5];
   int32_t count = 0;
   attrs[count++] = bp__attr_int(at->graph, "q_num_heads", at->heads[0]);
   attrs[count++] = bp__attr_int(at->graph, "kv_num_heads", at->heads[1]);
+  attrs[count++] = bp__attr_int(at->graph, "qk_matmul_output_mode", BEFORE_SOFTMAX);
   if (bp__node_float(at->node, "scale", 0) != 0)
     attrs[count++] = *bp__node_attr(at->node, "scale");
   if (bp__node_float(at->node, "softcap", 0) != 0)
     attrs[count++] = *bp__node_attr(at->node, "softcap");
   BpGraphValue *inputs[] = {at->q, at->kv[0], at->kv[1], mask(at)};
-  at->node->outputs[0] =
-      bp__op_apply(at->graph, "", "Attention", at->node->name, inputs, 4, attrs, count);
+  BpGraphNode *attention = bp__graph_node(at->graph, bp__op_find("", "Attention"), at->node->name,
+                                          inputs, 4, 4, attrs, count);
+  if (!inputs[3] || !attention || bp__op_append(at->graph, attention))
+    return -1;
+  at->node->outputs[0] = has_sink(at->node)
+                             ? with_sink(at, attention->outputs[0], attention->outputs[3])
+                             : attention->outputs[0];
   for (int32_t i = 1; i < at->node->num_outputs; i++)
     at->node->outputs[i] = at->kv[i - 1];
   return at->node->outputs[0] ? 0 : -1;
 }
 
 static int check_use(const BpGraphNode *node) {
+  const BpGraphValue *sink = bp__node_input(node, 11);
   int64_t window = bp__node_int(node, "local_window_size", -1);
   if (window < -1 || window == 0)
     return bp__op_bad(node, "its local_window_size is %lld, neither -1 nor more than 0",
                       (long long)window);
-  if (bp__node_int(node, "smooth_softmax", 0) > 0 || bp__node_input(node, 11))
-    return bp__op_error(node, "smooth_softmax and head_sink are not supported");
+  if (sink && (sink->ndim != 1 || sink->shape[0] != bp__node_int(node, "num_heads", 0)))
+    return bp__op_bad(node, "its head_sink is not a number for each of its heads");
   if (!bp__node_input(node, 3) != !bp__node_input(node, 4))
     return bp__op_bad(node, "past_key and past_value go together");
   if (bp__node_input(node, 3) && node->inputs[3]->ndim != 4)

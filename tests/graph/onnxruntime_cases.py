@@ -679,6 +679,8 @@ def group_query_cases():
         for attrs in ({}, dict(local_window_size=3), dict(scale=.3, softcap=2.0)):
             yield "GroupQueryAttention", 20, dict(**heads, **attrs), [*rows, *before, *total]
         yield "GroupQueryAttention", 20, heads, [*rows, *before, *total, None, None, None, noise(1, 4, length, past + length)]
+        yield "GroupQueryAttention", 20, dict(**heads, smooth_softmax=1, local_window_size=3), [*rows, *before, *total]
+        yield "GroupQueryAttention", 20, dict(**heads, scale=.3, softcap=2.0), [*rows, *before, *total, *[None] * 4, noise(4) * 3]
         for interleaved in (0, 1):
             rotary = dict(do_rotary=1, rotary_interleaved=interleaved)
             yield "GroupQueryAttention", 20, dict(**heads, **rotary), [*rows, *before, *total, *cache]
@@ -810,7 +812,8 @@ def refused_cases():
     yield group, heads, [q, kv, kv, past, None, lengths, total], (), "go together"
     yield group, dict(num_heads=4, kv_num_heads=3), [q, kv, kv, past, past, lengths, total], (), "in groups for 3"
     yield group, dict(**heads, do_rotary=1), [q, kv, kv, past, past, lengths, total], (), "cos_cache"
-    yield group, dict(**heads, smooth_softmax=1), [q, kv, kv, past, past, lengths, total], (), "smooth_softmax"
+    for sink in (noise(2), noise(4, 1)):
+        yield group, heads, [q, kv, kv, past, past, lengths, total, *[None] * 4, sink], (), "head_sink is not a number"
     q = noise(2, 5, 12)
     yield "QGemm", {}, [whole[0], scale, zero, whole[0].T.copy(), scale, zero, None, scale], (), "go together"
     yield "QLinearAveragePool", dict(kernel_shape=[2], ceil_mode=1, count_include_pad=1), [

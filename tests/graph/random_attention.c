@@ -296,7 +296,7 @@ void make_group_query(RandomGraph *g, const Row *row) {
   gboolean is_packed = below(g, 3) == 0;
   int64_t heads = h.heads * h.groups, old[4] = {h.batch, h.heads, h.past, h.size};
   int64_t out[3] = {h.batch, h.queries, heads * h.size};
-  int32_t reads[11] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  int32_t reads[12] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   reads[0] = with_heads(g, &h, heads + (is_packed ? 2 * h.heads : 0), h.keys, h.size);
   for (int32_t i = 0; i < 2; i++) {
     if (!is_packed)
@@ -312,8 +312,10 @@ void make_group_query(RandomGraph *g, const Row *row) {
   if (below(g, 3) == 0)
     reads[10] = products_bias(g, &h);
   if (below(g, 3) == 0)
+    reads[11] = given(g, h.type, &heads, 1, FALSE);
+  if (below(g, 3) == 0)
     append(attrs, "local_window_size=%d", (int)between(g, 1, 4));
   char *all = joined(g_string_free(attrs, FALSE), choice(g, row->attrs));
-  rounded(g, apply(g, row->op, all, reads, 11, h.type, out, 3));
+  rounded(g, apply(g, row->op, all, reads, 12, h.type, out, 3));
   add_presents(g, &h, 2);
 }

@@ -1130,7 +1130,7 @@ static const Row rows[] = {
      "|do_rotary=0 past_present_share_buffer=0", 0, 0},
     {"com.microsoft.MultiHeadAttention", make_multi_head, "", 0, 0},
     {"com.microsoft.GroupQueryAttention", make_group_query,
-     "||scale=0.25f|softcap=2.0f|smooth_softmax=0", 0, 0},
+     "||scale=0.25f|softcap=2.0f|smooth_softmax=1", 0, 0},
     {"LSTM", make_recurrent, "", 0, 0},
     {"GRU", make_recurrent, "", 0, 0},
     {"RNN", make_recurrent, "", 0, 0},

@@ -85,7 +85,7 @@ own functions [work](graph.md#control-flow), and so do [sequences and optionals]
 These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
-  `g_idx` and a K that is no multiple of `block_size` are refused.
+  With `g_idx` the weights become float32 when the model is compiled.
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (in float32), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain, as models have it), `SkipLayerNormalization` and
@@ -93,7 +93,7 @@ These operators of `com.microsoft` work, with open extents too, and are compared
 - `RotaryEmbedding`, without `scale` and `is_packed_batching`.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
 - `Attention`, without `do_rotary` and a buffer that past and present share.
-- `GroupQueryAttention`, without `smooth_softmax`, `head_sink`, a `local_window_size` of 0, and a cache of more places than keys.
+- `GroupQueryAttention`, without a `local_window_size` of 0, and a cache of more places than keys.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
   `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.

@@ -742,8 +742,6 @@ static const char *const left_out[] = {
     "BatchNormalization output 3",
     "BatchNormalization output 4",
     "DFT axis",
-    "com.microsoft.GroupQueryAttention input 11",
-    "com.microsoft.MatMulNBits input 4",
     "com.microsoft.SkipLayerNormalization output 1",
     "com.microsoft.SkipLayerNormalization output 2",
     "com.microsoft.SkipSimplifiedLayerNormalization output 1",
