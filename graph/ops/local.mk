@@ -37,6 +37,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/print.c \
 	graph/ops/qlinear.c \
 	graph/ops/quantize.c \
+	graph/ops/quantized_table.c \
 	graph/ops/reduce.c \
 	graph/ops/resize.c graph/ops/resize_in.c graph/ops/resize.h \
 	graph/ops/roi.c \

@@ -248,6 +248,35 @@ static int give_attention(MultiHead *at) {
   return !has_present || at->node->outputs[1] ? 0 : -1;
 }
 
+static int check_columns(const BpGraphNode *node, const BpGraphValue *past) {
+  const BpGraphValue *x = node->inputs[0], *weights = node->inputs[1];
+  if (bp__node_int(node, "do_rotary", 0) ||
+      (past && bp__node_int(node, "past_present_share_buffer", 0)))
+    return bp__op_error(node, "do_rotary and past_present_share_buffer are not supported");
+  if (x->ndim != 3 || weights->ndim != 2)
+    return bp__op_bad(node, "its input and its weights have %d and %d dimensions, not 3 and 2",
+                      x->ndim, weights->ndim);
+  if (bp__extent_is_open(weights->shape[1]))
+    return bp__op_error(node, "weights of an open number of columns are not supported");
+  const BpGraphValue *bias = bp__node_input(node, 2);
+  if (bias && (bias->ndim != 1 || bias->shape[0] != weights->shape[1]))
+    return bp__op_bad(node, "its bias is not a vector of %lld", (long long)weights->shape[1]);
+  return 0;
+}
+
+/* Attention whose queries, keys and values are columns of one product. */
+static int attend_columns(MultiHead *at, BpGraphValue *x, BpGraphValue *past) {
+  int64_t widths[3], total = at->node->inputs[1]->shape[1];
+  if (read_widths(at->node, total, widths))
+    return -1;
+  at->q = bp__op_slice(at->graph, at->node, x, 2, 0, widths[0]);
+  at->k = bp__op_slice(at->graph, at->node, x, 2, widths[0], widths[0] + widths[1]);
+  at->v = bp__op_slice(at->graph, at->node, x, 2, widths[0] + widths[1], total);
+  if (!at->q || !at->k || !at->v || read_past(at, past))
+    return -1;
+  return give_attention(at);
+}
+
 /* The inputs are input, weights, bias, mask_index, past, attention_bias; the weights of queries,
  * keys and values are one matrix. */
 BP_ROW_EXPAND(microsoft_attention) {
@@ -255,28 +284,25 @@ BP_ROW_EXPAND(microsoft_attention) {
                   .node = node,
                   .mask = bp__node_input(node, 3),
                   .bias = bp__node_input(node, 5)};
-  const BpGraphValue *weights = node->inputs[1];
-  BpGraphValue *x = node->inputs[0], *bias = bp__node_input(node, 2);
-  int64_t widths[3];
-  if (bp__node_int(node, "do_rotary", 0) ||
-      (bp__node_input(node, 4) && bp__node_int(node, "past_present_share_buffer", 0)))
-    return bp__op_error(node, "do_rotary and past_present_share_buffer are not supported");
-  if (x->ndim != 3 || weights->ndim != 2)
-    return bp__op_bad(node, "its input and its weights have %d and %d dimensions, not 3 and 2",
-                      x->ndim, weights->ndim);
-  if (bp__extent_is_open(weights->shape[1]))
-    return bp__op_error(node, "weights of an open number of columns are not supported");
-  if (read_widths(node, weights->shape[1], widths))
+  BpGraphValue *past = bp__node_input(node, 4);
+  if (check_columns(node, past))
     return -1;
-  x = bp__op_binary(graph, node, "MatMul", x, node->inputs[1]);
-  if (bias && (bias->ndim != 1 || bias->shape[0] != weights->shape[1]))
-    return bp__op_bad(node, "its bias is not a vector of %lld", (long long)weights->shape[1]);
-  if (bias)
-    x = bp__op_binary(graph, node, "Add", x, bias);
-  at.q = bp__op_slice(graph, node, x, 2, 0, widths[0]);
-  at.k = bp__op_slice(graph, node, x, 2, widths[0], widths[0] + widths[1]);
-  at.v = bp__op_slice(graph, node, x, 2, widths[0] + widths[1], weights->shape[1]);
-  if (!at.q || !at.k || !at.v || read_past(&at, bp__node_input(node, 4)))
+  BpGraphValue *x = bp__op_binary(graph, node, "MatMul", node->inputs[0], node->inputs[1]);
+  if (bp__node_input(node, 2))
+    x = bp__op_binary(graph, node, "Add", x, node->inputs[2]);
+  return x ? attend_columns(&at, x, past) : -1;
+}
+
+/* The inputs are input, weights, bias, the scales of input and weights, mask_index, the zero points
+ * of input and weights, past: Attention with a quantised product. */
+BP_ROW_EXPAND(quantized_attention) {
+  MultiHead at = {.graph = graph, .node = node, .mask = bp__node_input(node, 5)};
+  BpGraphValue *past = bp__node_input(node, 8);
+  if (check_columns(node, past))
     return -1;
-  return give_attention(&at);
+  BpGraphValue *inputs[] = {node->inputs[0], node->inputs[1],         node->inputs[3],
+                            node->inputs[4], bp__node_input(node, 6), bp__node_input(node, 7),
+                            node->inputs[2]};
+  BpGraphValue *x = bp__op_byte_product(graph, node, inputs);
+  return x ? attend_columns(&at, x, past) : -1;
 }

@@ -195,12 +195,8 @@ BP_ROW_EXPAND(dynamic_quantize_matmul) {
   BpGraphValue *inputs[] = {quantize->outputs[0],   node->inputs[1],      quantize->outputs[1],
                             node->inputs[2],        quantize->outputs[2], bp__node_input(node, 3),
                             bp__node_input(node, 4)};
-  BpGraphNode *product = bp__graph_node(graph, bp__op_find("com.microsoft", "MatMulIntegerToFloat"),
-                                        node->name, inputs, 7, 1, NULL, 0);
-  if (!product || bp__op_append(graph, product))
-    return -1;
-  node->outputs[0] = product->outputs[0];
-  return 0;
+  node->outputs[0] = bp__op_byte_product(graph, node, inputs);
+  return node->outputs[0] ? 0 : -1;
 }
 
 /* Dequantises the weights of an LSTM, (directions, terms, rows), by a scale and a zero point for

@@ -284,6 +284,13 @@ BP_ROW_EXPAND(matmul_integer_to_float) {
   return sums ? 0 : -1;
 }
 
+BpGraphValue *bp__op_byte_product(BpGraph *graph, const BpGraphNode *node,
+                                  BpGraphValue *const *inputs) {
+  BpGraphNode *product = bp__graph_node(graph, bp__op_find("com.microsoft", "MatMulIntegerToFloat"),
+                                        node->name, inputs, 7, 1, NULL, 0);
+  return product && !bp__op_append(graph, product) ? product->outputs[0] : NULL;
+}
+
 /* Converts integers of the scale a * b to integers of the scale y; the three scales have one float
  * type, in which they are multiplied. */
 static BpGraphValue *rescaled(BpGraph *graph, const BpGraphNode *node, BpGraphValue *sums,

@@ -242,6 +242,7 @@ BP_ROW_COMPUTE(lrn);
 
 /* few_bits.c */
 BP_ROW_EXPAND(matmul_nbits);
+BP_ROW_EXPAND(gather_block_quantized);
 BP_ROW_INFER(matmul_bits);
 BP_ROW_COMPUTE(matmul_bits);
 /* matmul.c */
@@ -357,6 +358,7 @@ BP_ROW_EXPAND(attention);
 /* multi_head.c: operators of com.microsoft, built from ONNX's */
 BP_ROW_EXPAND(microsoft_rotary_embedding);
 BP_ROW_EXPAND(microsoft_attention);
+BP_ROW_EXPAND(quantized_attention);
 BP_ROW_EXPAND(multi_head_attention);
 
 /* fused.c: operators with an activation function of their result */

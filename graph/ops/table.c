@@ -292,6 +292,8 @@ static const BpOp table[] = {
     OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */
+    MICROSOFT("GatherBlockQuantized", 3, 4, 1, "bits:i block_size:i gather_axis:i quantize_axis:i",
+              gather_block_quantized),
     MICROSOFT("MatMulNBits", 3, 6, 1, "K:i N:i bits:i block_size:i accuracy_level:i", matmul_nbits),
     OPEN_EXPANDED("QuantizeLinear", 10, 2, 3, 1,
                   "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
@@ -388,6 +390,10 @@ static const BpOp table[] = {
               "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i "
               "qkv_hidden_sizes:is scale:f unidirectional:i",
               microsoft_attention),
+    MICROSOFT("QAttention", 5, 9, 2,
+              "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i scale:f "
+              "unidirectional:i",
+              quantized_attention),
     MICROSOFT("MultiHeadAttention", 1, 8, 3,
               "mask_filter_value:f num_heads:i scale:f unidirectional:i", multi_head_attention),
     MICROSOFT("GroupQueryAttention", 1, 12, 3,

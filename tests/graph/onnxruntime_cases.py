@@ -654,6 +654,7 @@ def attention_cases():
         q, noise(2, 5, 12), noise(2, 5, 12), None, None, None, *past]
     yield "MultiHeadAttention", 20, dict(num_heads=3), [q, *noise(2, 2, 3, 6, 4)]
     yield from group_query_cases()
+    yield from quantized_weight_cases(masks[5])
     for shape in ((2, 5, 8), (3, 8)):
         for attrs in ({}, dict(epsilon=.3), dict(axis=1)):
             yield "LayerNormalization", 11, attrs, [noise(*shape), *noise(2, *shape[attrs.get("axis", -1):])]
@@ -664,6 +665,24 @@ def attention_cases():
         yield "EmbedLayerNormalization", 20, dict(epsilon=.3), [
             ids(20, 2, 5), None, *tables[:2], None, *vectors] + rest
         yield "EmbedLayerNormalization", 20, {}, [ids(20, 2, 5), None, *tables, *vectors] + rest
+
+
+def quantized_weight_cases(masks):
+    """Attention with a quantised product, and rows of quantised tables."""
+    for other in ("u1", "i1"):
+        for mask, scale in zip(masks * 2, [np.float32(.03)] * len(masks) + [np.abs(noise(36)) / 50] * len(masks)):
+            zeros = np.full(scale.shape, 3, other)
+            inputs = [numbers("u1", 2, 5, 6), weights("u1", other, 6, 36), noise(36), np.float32(.02), scale, mask]
+            yield "QAttention", 20, dict(num_heads=3), inputs
+            yield "QAttention", 20, dict(num_heads=3, unidirectional=1), inputs + [np.array(7, "u1"), zeros]
+        yield "QAttention", 20, dict(num_heads=3), inputs[:5] + [None, np.array(7, "u1"), zeros, noise(2, 2, 3, 6, 4)]
+    for width, columns in ((4, 16), (8, 48)):
+        for places in (np.array([[3, -1], [0, 8]]), np.array(2)):
+            blocks = columns * (3 - width // 4) // 16
+            table = [numbers("u1", 9, columns), places, noise(9, blocks)]
+            attrs = dict(bits=width, block_size=16, gather_axis=0, quantize_axis=1)
+            yield "GatherBlockQuantized", 20, attrs, table
+            yield "GatherBlockQuantized", 20, attrs, table + [numbers("u1", 9, -(-blocks * width // 8))]
 
 
 def group_query_cases():
@@ -735,7 +754,7 @@ MICROSOFT = {"FusedConv", "FusedGemm", "BiasGelu", "FastGelu", "QuickGelu", "Fus
              "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearGlobalAveragePool",
              "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
              "NhwcMaxPool", "RotaryEmbedding", "Attention", "MultiHeadAttention", "EmbedLayerNormalization",
-             "GroupQueryAttention"}
+             "GroupQueryAttention", "QAttention", "GatherBlockQuantized"}
 
 
 class Case:
@@ -812,6 +831,11 @@ def refused_cases():
     yield group, heads, [q, kv, kv, past, None, lengths, total], (), "go together"
     yield group, dict(num_heads=4, kv_num_heads=3), [q, kv, kv, past, past, lengths, total], (), "in groups for 3"
     yield group, dict(**heads, do_rotary=1), [q, kv, kv, past, past, lengths, total], (), "cos_cache"
+    table = [np.ones((5, 24), "u1"), np.array([1]), noise(5, 3)]
+    yield "GatherBlockQuantized", dict(bits=3, block_size=16), table, (), "elements of 3 bits"
+    yield "GatherBlockQuantized", dict(bits=8, block_size=16), table, (), "blocks of 16 along axis 1 do not fit"
+    yield "GatherBlockQuantized", dict(bits=4, block_size=16, gather_axis=1), table, (), "its gather_axis is 1"
+    yield "GatherBlockQuantized", dict(bits=4, block_size=16), [*table, np.ones((5, 3), "i1")], (), "type of its data"
     for sink in (noise(2), noise(4, 1)):
         yield group, heads, [q, kv, kv, past, past, lengths, total, *[None] * 4, sink], (), "head_sink is not a number"
     q = noise(2, 5, 12)
@@ -866,7 +890,7 @@ def operator_cases():
     for source in sources:
         for op, opset, attrs, inputs in source():
             count = {"DynamicQuantizeLinear": 3, "LinearAttention": 2, "Attention": 2 if len(inputs) > 4 and inputs[4] is not None else 1, "EmbedLayerNormalization": 3, "GroupQueryAttention": 3,
-                     "MultiHeadAttention": 3 if len(inputs) > 6 else 1}.get(op, 1)
+                     "QAttention": 2 if len(inputs) > 8 else 1, "MultiHeadAttention": 3 if len(inputs) > 6 else 1}.get(op, 1)
             for place in range(count):
                 names = [f"z{number}_{i}" for i in range(count)]
                 yield Case(number, op, opset, attrs, inputs, names[:place], names[place + 1:])

@@ -268,6 +268,38 @@ void make_microsoft_attention(RandomGraph *g, const Row *row) {
     rounded(g, add_result(g, h.type, present, 5));
 }
 
+/* Bytes and a matrix of bytes, with a scale and a zero point for each column or for all. */
+void make_quantized_attention(RandomGraph *g, const Row *row) {
+  Heads h = any_heads(g);
+  h.type = FLOAT;
+  h.groups = 1;
+  h.has_axis = FALSE;
+  h.keys = h.queries = between(g, 1, 5);
+  h.width = h.size;
+  int64_t inputs = between(g, 1, 9), columns = 3 * h.heads * h.size, rank = below(g, 2);
+  int64_t x[3] = {h.batch, h.queries, inputs}, w[2] = {inputs, columns};
+  int64_t old[5] = {2, h.batch, h.heads, h.past, h.size};
+  int64_t present[5] = {2, h.batch, h.heads, h.past + h.keys, h.size};
+  int64_t out[3] = {h.batch, h.queries, h.heads * h.size};
+  int32_t types[2] = {below(g, 2) ? UINT8 : INT8, below(g, 2) ? UINT8 : INT8};
+  int32_t reads[9] = {given(g, types[0], x, 3, FALSE),
+                      weights(g, types[1], w, 2),
+                      weights(g, FLOAT, &columns, 1),
+                      scale_of(g, FLOAT, NULL, 0),
+                      scale_of(g, FLOAT, &columns, (int32_t)rank),
+                      below(g, 3) == 0 ? key_mask(g, &h) : -1,
+                      below(g, 4) ? zero_of(g, types[0], NULL, 0) : -1,
+                      below(g, 4) ? zero_of(g, types[1], &columns, (int32_t)rank) : -1,
+                      h.past ? given(g, FLOAT, old, 5, FALSE) : -1};
+  GString *attrs = microsoft_attrs(g, &h);
+  if (below(g, 3) == 0)
+    append(attrs, "unidirectional=1");
+  char *more = joined(g_string_free(attrs, FALSE), choice(g, row->attrs));
+  rounded(g, apply(g, row->op, more, reads, 9, FLOAT, out, 3));
+  if (h.past)
+    rounded(g, add_result(g, FLOAT, present, 5));
+}
+
 /* Sets the inputs that count keys; a batch may have fewer keys than the longest batch. With fewer
  * keys, elements of the presents are undefined; onnxruntime's differ from ours. */
 static void count_keys(RandomGraph *g, const Heads *h, int32_t *reads) {

@@ -155,6 +155,7 @@ void make_attention(RandomGraph *g, const Row *row);
 void make_microsoft_rotary(RandomGraph *g, const Row *row);
 void make_multi_head(RandomGraph *g, const Row *row);
 void make_microsoft_attention(RandomGraph *g, const Row *row);
+void make_quantized_attention(RandomGraph *g, const Row *row);
 void make_group_query(RandomGraph *g, const Row *row);
 
 /* random_fused.c */
@@ -191,6 +192,7 @@ void make_linear_attention(RandomGraph *g, const Row *row);
 void make_quantize(RandomGraph *g, const Row *row);
 void make_dynamic_quantize(RandomGraph *g, const Row *row);
 void make_quantized_product(RandomGraph *g, const Row *row);
+void make_quantized_table(RandomGraph *g, const Row *row);
 void make_few_bits_product(RandomGraph *g, const Row *row);
 void make_quantized_conv(RandomGraph *g, const Row *row);
 

@@ -185,6 +185,37 @@ void make_few_bits_product(RandomGraph *g, const Row *row) {
        in.fraction + 3, in.magnitude + 16);
 }
 
+/* Integers of a type, also of one that is only stored. */
+static int32_t stored(RandomGraph *g, int32_t type, const int64_t *shape) {
+  if (type == UINT8)
+    return weights(g, type, shape, 2);
+  int32_t numbers = integers(g, FLOAT, shape, 2, type == INT4 ? -8 : 0, type == INT4 ? 7 : 15);
+  return apply(g, "Cast", g_strdup_printf("to=%d", type), &numbers, 1, type, shape, 2);
+}
+
+/* Rows of a table of bytes, which are one element or two, or rows or columns of a table of elements
+ * of 4 bits. */
+void make_quantized_table(RandomGraph *g, const Row *row) {
+  static const int8_t types[] = {UINT8, UINT8, UINT4, INT4};
+  int64_t kind = below(g, 4), block = 16, rows = between(g, 1, 9), columns = 2 * between(g, 1, 20);
+  int64_t blocks = (columns + block - 1) / block, is_pair = kind == 0 ? 2 : 1;
+  int32_t turned = kind > 1 && below(g, 2), rank = (int32_t)between(g, 1, 2);
+  int64_t data[2], scales[2], zeros[2], places[2] = {small_extent(g, 4), between(g, 1, 3)}, out[3];
+  data[turned] = scales[turned] = zeros[turned] = rows;
+  data[!turned] = columns / is_pair;
+  scales[!turned] = blocks;
+  zeros[!turned] = (blocks + is_pair - 1) / is_pair;
+  int32_t reads[4] = {stored(g, types[kind], data), indices(g, places, rank, rows),
+                      scale_of(g, FLOAT, scales, 2), -1};
+  if (below(g, 2))
+    reads[3] = stored(g, types[kind], zeros);
+  memcpy(out + turned, places, sizeof(places));
+  out[turned ? 0 : rank] = columns;
+  char *attrs = g_strdup_printf("bits=%d block_size=%d gather_axis=%d quantize_axis=%d",
+                                kind == 1 ? 8 : 4, (int)block, turned, !turned);
+  bits(g, apply(g, row->op, attrs, reads, 4, FLOAT, out, rank + 1), 2, 11);
+}
+
 void make_quantized_conv(RandomGraph *g, const Row *row) {
   int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
   int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9), kernel[2];

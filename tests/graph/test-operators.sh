@@ -86,13 +86,14 @@ These operators of `com.microsoft` work, with open extents too, and are compared
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
   With `g_idx` the weights become float32 when the model is compiled.
+- `GatherBlockQuantized`.
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (in float32), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain, as models have it), `SkipLayerNormalization` and
   `SkipSimplifiedLayerNormalization`, without the outputs mean and deviation.
 - `RotaryEmbedding`, without `scale` and `is_packed_batching`.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
-- `Attention`, without `do_rotary` and a buffer that past and present share.
+- `Attention` and `QAttention`, without `do_rotary` and a buffer that past and present share.
 - `GroupQueryAttention`, without a `local_window_size` of 0, and a cache of more places than keys.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
