@@ -228,6 +228,12 @@ build_tests_in() {
   build_in "$@" && make_in "$1" check TESTS= && make_in "$1" bench
 }
 
+# Runs a command without randomised addresses, where that is allowed. Newer kernels randomise so many bits by default
+# that programs under the thread sanitizer do not start.
+fixed_addresses() {
+  if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
+}
+
 # Prints the slowest tests of the plain build, with their elapsed and processor seconds.
 show_slowest() {
   if [ -s "$build/tests/times" ]; then
