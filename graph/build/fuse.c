@@ -28,6 +28,11 @@
  * with the square of its nodes, and further nodes save little memory traffic. */
 #define MAX_JOINED 256
 
+/* The maximum number of injective nodes on a path through a group. An expression of the IR contains
+ * the expressions of all nodes on the path, with a function such as tanh as its arithmetic, and the
+ * depth of expressions is limited. */
+#define MAX_PATH 24
+
 /* The maximum number of nodes in a group that expand an input along open extents. A node that
  * expands an input clamps an index at run time, and loops are partitioned where a clamp starts to
  * matter: the number of loops grows with the square of the clamps, whose order is unknown. */
@@ -55,6 +60,8 @@ typedef struct Fusion {
                     * computed copies of a value before the end of a chain */
   int32_t *joined; /* number of injective nodes in a group, by the id of its first node */
   int32_t *clamps; /* number of nodes in a group that clamp indices, by the id of its first node */
+  int32_t *path;   /* by node id: the number of injective nodes on the longest path to the value
+                    * after an anchor, or from the value to the end of a chain */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -133,6 +140,7 @@ static void begin_group(Fusion *fusion, int32_t id) {
   fusion->args[id] = added_args(fusion, id, id, id);
   fusion->group[id] = id;
   fusion->clamps[id] = is_clamp(node_at(fusion, id));
+  fusion->path[id] = 1;
 }
 
 /* ---- Growing groups ---------------------------------------------------------------------- */
@@ -193,15 +201,21 @@ static int between(const Fusion *fusion, const Growth *growth, int32_t from, int
   return 1;
 }
 
-static int32_t expression_weight(const Fusion *fusion, const BpGraphNode *node, int32_t leader) {
-  int32_t weight = 1;
+/* Weighs the value of a node after an anchor, by the nodes before it in its group. */
+static void weigh(Fusion *fusion, int32_t id, int32_t leader) {
+  const BpGraphNode *node = node_at(fusion, id);
+  int32_t weight = 1, path = 0;
   for (int32_t k = 0; k < node->num_inputs; k++) {
     const BpGraphNode *producer = node->inputs[k] ? node->inputs[k]->producer : NULL;
-    if (producer && fusion->group[producer->id] == leader &&
-        producer->op->fusion <= BP_FUSE_INJECTIVE)
-      weight += fusion->weight[producer->id];
+    if (!producer || fusion->group[producer->id] != leader ||
+        producer->op->fusion > BP_FUSE_INJECTIVE)
+      continue;
+    weight += fusion->weight[producer->id];
+    if (path < fusion->path[producer->id])
+      path = fusion->path[producer->id];
   }
-  return weight;
+  fusion->weight[id] = weight;
+  fusion->path[id] = path + 1;
 }
 
 /* Takes the nodes in `reached` into the group; returns 0, and takes none, if the group would get
@@ -214,10 +228,11 @@ static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
       continue;
     args += added_args(fusion, growth->leader, id, id);
     fusion->group[id] = growth->leader;
-    fusion->weight[id] = expression_weight(fusion, node_at(fusion, id), growth->leader);
+    weigh(fusion, id, growth->leader);
     last = id;
   }
-  if (fusion->weight[last] <= MAX_EXPRESSION_WEIGHT && args <= fusion->most_args) {
+  if (fusion->weight[last] <= MAX_EXPRESSION_WEIGHT && fusion->path[last] <= MAX_PATH &&
+      args <= fusion->most_args) {
     fusion->args[growth->leader] = args;
     return 1;
   }
@@ -316,15 +331,20 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
 }
 
 /* The number of copies of a node's value that a group computes if it computes the value wherever it
- * is read. */
-static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to) {
+ * is read; and the longest path from the value to the end of the group. */
+static int32_t inlined_copies(const Fusion *fusion, int32_t id, int32_t to, int32_t *path) {
   int32_t copies = 0;
+  *path = 0;
   for (int32_t reader = id + 1; reader <= to; reader++)
     for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++) {
       const BpGraphValue *value = node_at(fusion, reader)->inputs[k];
-      if (value && value->producer == node_at(fusion, id))
-        copies += fusion->weight[reader];
+      if (!value || value->producer != node_at(fusion, id))
+        continue;
+      copies += fusion->weight[reader];
+      if (*path < fusion->path[reader])
+        *path = fusion->path[reader];
     }
+  ++*path;
   return copies;
 }
 
@@ -340,15 +360,18 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;
-  int32_t args = added_args(fusion, leader, id, to), copies = inlined_copies(fusion, id, to);
+  int32_t path, args = added_args(fusion, leader, id, to);
+  int32_t copies = inlined_copies(fusion, id, to, &path);
   int32_t clamps = fusion->clamps[leader] + is_clamp(node_at(fusion, id));
-  if (copies > MAX_COPIES || clamps > MAX_CLAMPS || fusion->args[leader] + args > fusion->most_args)
+  if (copies > MAX_COPIES || path > MAX_PATH || clamps > MAX_CLAMPS ||
+      fusion->args[leader] + args > fusion->most_args)
     return;
   fusion->joined[leader]++;
   fusion->args[leader] += args;
   fusion->group[id] = leader;
   fusion->weight[id] = copies;
   fusion->clamps[leader] = clamps;
+  fusion->path[id] = path;
 }
 
 static void grow_anchor(Fusion *fusion, int32_t id, uint8_t *reached) {
@@ -533,7 +556,7 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
   int status = -1;
   if (count == 0)
     return 0;
-  memory = calloc(count, 7 * sizeof(*memory));
+  memory = calloc(count, 8 * sizeof(*memory));
   reached = calloc(count + 1, 1);
   if (memory && reached) {
     fusion.dominator = memory;
@@ -543,6 +566,7 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
     fusion.args = memory + 4 * count;
     fusion.joined = memory + 5 * count;
     fusion.clamps = memory + 6 * count;
+    fusion.path = memory + 7 * count;
     find_dominators(&fusion);
     if (build->is_reference)
       keep_apart(&fusion);

@@ -123,6 +123,24 @@ static void test_constants_count_together(void) {
   expect_refusal(compile_within(builder, &limits), "of which 7", "takes 120000 bytes");
 }
 
+/* A function may contain the arithmetic of several nodes, whose depth is limited. */
+static void test_a_chain_of_deep_functions_is_cut(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char in[8] = "x", out[8];
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  for (int i = 0; i < 200; i++) {
+    g_snprintf(out, sizeof out, "y%d", i);
+    onnx_node(builder, i % 2 ? "Mish" : "Softplus", in, out, "");
+    memcpy(in, out, sizeof in);
+  }
+  onnx_output(builder, out);
+  builder->version = 20;
+  BpModule *module = compile_within(builder, NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+}
+
 /* Adds x to itself `count` times in sequence. */
 static OnnxBuilder *chain_model(int count) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -218,8 +236,8 @@ static void test_a_small_value_takes_no_large_storage(void) {
 
 /* ---- The stack --------------------------------------------------------------------------- */
 
-static void *compile_in_thread(void *data) {
-  (void)data;
+static void *compile_in_thread(void *unused) {
+  (void)unused;
   BpModule *module = compile_within(product_model(4), NULL);
   if (!module)
     return g_strdup(bp_error_message());
@@ -227,24 +245,63 @@ static void *compile_in_thread(void *data) {
   return NULL;
 }
 
-static char *compile_on_stack(size_t size) {
+static void *describe_in_thread(void *path) {
+  char *text = bp_onnx_describe(path);
+  bp_str_free(text);
+  return text ? NULL : g_strdup(bp_error_message());
+}
+
+static char *call_on_stack(size_t size, void *(*call)(void *), char *path) {
   pthread_attr_t attributes;
   pthread_t thread;
   void *message = NULL;
   pthread_attr_init(&attributes);
   g_assert_cmpint(pthread_attr_setstacksize(&attributes, size), ==, 0);
-  g_assert_cmpint(pthread_create(&thread, &attributes, compile_in_thread, NULL), ==, 0);
+  g_assert_cmpint(pthread_create(&thread, &attributes, call, path), ==, 0);
   pthread_attr_destroy(&attributes);
   pthread_join(thread, &message);
   return message;
 }
 
-static void test_stack_that_is_too_small_is_an_error(void) {
-  char *small = compile_on_stack((size_t)256 << 10), *large = compile_on_stack((size_t)1 << 20);
+static void expect_small_stack(void *(*call)(void *), char *path) {
+  char *small = call_on_stack((size_t)64 << 10, call, path);
+  char *large = call_on_stack((size_t)1 << 20, call, path);
   g_assert_nonnull(small);
   g_assert_nonnull(strstr(small, "needs a stack of at least 1 MiB"));
   g_assert_null(large);
   g_free(small);
+}
+
+/* Adds `depth` nested nodes If, the last of which doubles x. */
+static void add_nested(OnnxBuilder *builder, int depth) {
+  if (depth == 0) {
+    onnx_node(builder, "Add", "x,x", "y", "");
+  } else {
+    Backplane__Onnx__NodeProto *node = onnx_node(builder, "If", "c", "y", "");
+    OnnxBuilder *then = onnx_builder_new(), *other = onnx_builder_new();
+    add_nested(then, depth - 1);
+    add_nested(other, 0);
+    onnx_branch(builder, node, "then_branch", then);
+    onnx_branch(builder, node, "else_branch", other);
+  }
+  onnx_output(builder, "y");
+}
+
+/* A model of 30 nested nodes If: reading it takes more than 64 KiB of stack. */
+static char *nested_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "c", ONNX_BOOL, "");
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  add_nested(builder, 30);
+  return onnx_save(builder);
+}
+
+static void test_stack_that_is_too_small_is_an_error(void) {
+  char *path = nested_model();
+  expect_small_stack(compile_in_thread, NULL);
+  expect_small_stack(describe_in_thread, path);
+  unlink(path);
+  g_free(path);
 }
 
 #define MANY 300
@@ -309,6 +366,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/limits/too-many-functions-are-refused",
                   test_too_many_functions_are_refused);
   g_test_add_func("/compile/limits/a-long-chain-is-cut", test_a_long_chain_is_cut);
+  g_test_add_func("/compile/limits/a-chain-of-deep-functions-is-cut",
+                  test_a_chain_of_deep_functions_is_cut);
   g_test_add_func("/compile/limits/a-negative-limit-is-refused", test_a_negative_limit_is_refused);
   g_test_add_func("/compile/limits/repeated-elements-are-not-kept",
                   test_repeated_elements_are_not_kept);
