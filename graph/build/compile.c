@@ -3,7 +3,6 @@
  * and build_graph are the steps for one target. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +20,6 @@
 #include "graph/io/argument.h"
 #include "graph/onnx/import.h"
 #include "graph/ops/control.h"
-
-/* The bytes of stack that must be free when a compilation begins; a stack of 1 MiB suffices. */
-#define LEAST_STACK ((size_t)768 << 10)
 
 /* ---- One target -------------------------------------------------------------------------- */
 
@@ -283,32 +279,6 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   return compile_as(&(Request){.model = model, .options = options, .choice = choice});
 }
 
-/* The number of bytes left on the current thread's stack; SIZE_MAX if unknown, as for a stack that
- * a program made itself. */
-static size_t stack_left(void) {
-  pthread_attr_t attributes;
-  void *base;
-  size_t size;
-  if (pthread_getattr_np(pthread_self(), &attributes))
-    return SIZE_MAX;
-  int failed = pthread_attr_getstack(&attributes, &base, &size);
-  uintptr_t here = (uintptr_t)__builtin_frame_address(0), least = (uintptr_t)base;
-  pthread_attr_destroy(&attributes);
-  return failed || here < least || here - least > size ? SIZE_MAX : here - least;
-}
-
-/* Fails if the stack is too small: a stack overflow would end the process. */
-static int check_stack(void) {
-  size_t left = stack_left();
-  if (left >= LEAST_STACK)
-    return 0;
-  return bp_error_raise(BP_ERROR_RUNTIME,
-                        "a thread that compiles a model needs a stack of at least 1 MiB, and this "
-                        "one has %zu KiB left; raise the limit (ulimit -s 8192), or make the "
-                        "thread with a larger stack",
-                        left >> 10);
-}
-
 /* Compiles a model in a file; NULL, with an error, also if the file is not open. */
 static BpModule *compile_file(OnnxFile *file, int is_open, Request *request) {
   const BpCompileOptions *options = request->options;
@@ -338,9 +308,8 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
                    BP_BUILD_MAX_TARGETS);
     return NULL;
   }
-  if (check_stack() < 0 || bp__compile_options_check(options) < 0 ||
-      bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
-      bp__options_check_fallbacks(options) < 0)
+  if (bp__compile_options_check(options) < 0 || bp__options_check_targets(options) < 0 ||
+      bp__options_check_stages(options) < 0 || bp__options_check_fallbacks(options) < 0)
     return NULL;
   int status = bp__onnx_open_file(onnx_path, &file);
   return compile_file(&file, status == 0, &(Request){.options = options});
@@ -349,7 +318,7 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
 BpModule *bp__build_compile_program(const char *onnx_path, const BpCompileOptions *options,
                                     const int32_t *ordinals) {
   OnnxFile file = {.path = onnx_path};
-  int status = check_stack() < 0 ? -1 : bp__onnx_open_file(onnx_path, &file);
+  int status = bp__onnx_open_file(onnx_path, &file);
   Request request = {.options = options, .is_program = true, .ordinals = ordinals};
   return compile_file(&file, status == 0, &request);
 }
@@ -366,9 +335,9 @@ BpModule *bp_model_compile_bytes(const BpOnnxBytes *model, const BpCompileOption
     return NULL;
   }
   BpModule *artifact =
-      check_stack() < 0 || bp__compile_options_check(options) < 0 ||
-              bp__options_check_targets(options) < 0 || bp__options_check_stages(options) < 0 ||
-              bp__options_check_fallbacks(options) < 0 || bp__onnx_open_memory(model, &memory)
+      bp__compile_options_check(options) < 0 || bp__options_check_targets(options) < 0 ||
+              bp__options_check_stages(options) < 0 || bp__options_check_fallbacks(options) < 0 ||
+              bp__onnx_open_memory(model, &memory)
           ? NULL
           : compile(memory.model, options, NULL);
   bp__onnx_close_memory(&memory);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a file and decodes it in bounded memory. protobuf-c decodes only the fields that onnx.proto
- * declares, whose nesting is bounded, and allocates from a budget in proportion to the file, so
- * that a small file of many empty messages cannot take much memory. */
+/* Reads a file and decodes it in bounded memory and stack. protobuf-c decodes only the fields that
+ * onnx.proto declares, whose nesting is bounded, and allocates from a budget in proportion to the
+ * file, so that a small file of many empty messages cannot take much memory. */
 #include "graph/onnx/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,10 @@
 #define BUDGET_BASE   ((size_t)64 << 20)
 #define SUBGRAPH_BASE ((size_t)1 << 16)
 #define BUDGET_FACTOR 16
+
+/* The bytes of stack that must be free when a model is read or compiled; a stack of 1 MiB
+ * suffices. */
+#define LEAST_STACK ((size_t)768 << 10)
 
 typedef struct Budget {
   size_t left;
@@ -99,9 +104,42 @@ static void raise_undecoded(const char *path, const uint8_t *bytes, size_t size)
                    path);
 }
 
+/* ---- The stack --------------------------------------------------------------------------- */
+
+/* The number of bytes left on the current thread's stack; SIZE_MAX if unknown, as for a stack that
+ * a program made itself. */
+static size_t stack_left(void) {
+  pthread_attr_t attributes;
+  void *base;
+  size_t size;
+  if (pthread_getattr_np(pthread_self(), &attributes))
+    return SIZE_MAX;
+  int failed = pthread_attr_getstack(&attributes, &base, &size);
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0), least = (uintptr_t)base;
+  pthread_attr_destroy(&attributes);
+  return failed || here < least || here - least > size ? SIZE_MAX : here - least;
+}
+
+/* Fails if the stack is too small: a stack overflow would end the process. */
+static int check_stack(void) {
+  size_t left = stack_left();
+  if (left >= LEAST_STACK)
+    return 0;
+  return bp_error_raise(
+      BP_ERROR_RUNTIME,
+      "a thread that reads an ONNX model needs a stack of at least 1 MiB, and this "
+      "one has %zu KiB left; raise the limit (ulimit -s 8192), or make the "
+      "thread with a larger stack",
+      left >> 10);
+}
+
+/* ---- Decoding ---------------------------------------------------------------------------- */
+
 OnnxModel *bp__onnx_decode(const char *path, const void *bytes, size_t size) {
   Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size, 0};
   ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
+  if (check_stack())
+    return NULL;
   OnnxModel *model = backplane__onnx__model_proto__unpack(&allocator, size, bytes);
   if (!model && budget.is_out_of_memory) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory to decode '%s'", path);
