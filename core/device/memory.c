@@ -133,9 +133,9 @@ static int check_copy(const BpCopy *copy) {
   return 0;
 }
 
-static int copy_on_host(const BpCopy *copy) {
+static int copy_on_host(const BpCopy *copy, void *stream) {
   const BpDeviceApi *layered;
-  if (bp__layers_host(&layered))
+  if (bp__stream_check(copy->to_device, stream) || bp__layers_host(&layered))
     return -1;
   if (layered)
     return layered->copy(layered->context, copy, NULL);
@@ -203,7 +203,7 @@ int bp_device_copy(const BpCopy *given, void *stream) {
   if (copy->size == 0)
     return 0;
   if (bp__device_is_host(copy->from_device) && bp__device_is_host(copy->to_device))
-    return copy_on_host(copy);
+    return copy_on_host(copy, stream);
   int is_direct = bp__device_is_host(copy->from_device) || bp__device_is_host(copy->to_device) ||
                   copy->from_device.device_type == copy->to_device.device_type;
   return is_direct ? copy_by_device(copy, stream) : copy_through_host(copy, stream);

@@ -27,7 +27,7 @@ typedef struct OwnedTensor {
 
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
-  int empty = 0;
+  int is_empty = 0, overflows = 0;
   if (!BP_NOT_NULL(view))
     return -1;
   if (view->ndim < 0 || view->ndim > BP_MAX_NDIM)
@@ -39,11 +39,12 @@ int64_t bp_view_num_elements(const BpTensorView *view) {
     if (view->shape[i] < 0)
       return bp_error_raise(BP_ERROR_VALUE, "dimension %d of a tensor has the extent %" PRId64, i,
                             view->shape[i]);
-    empty |= view->shape[i] == 0;
-    if (!empty && __builtin_mul_overflow(count, view->shape[i], &count))
-      return bp_error_raise(BP_ERROR_VALUE, "a tensor's shape has more elements than 2^63");
+    is_empty |= view->shape[i] == 0;
+    overflows |= __builtin_mul_overflow(count, view->shape[i], &count);
   }
-  return empty ? 0 : count;
+  if (overflows && !is_empty)
+    return bp_error_raise(BP_ERROR_VALUE, "a tensor's shape has more elements than 2^63");
+  return is_empty ? 0 : count;
 }
 
 int64_t bp_view_num_bytes(const BpTensorView *view) {

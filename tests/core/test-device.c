@@ -224,8 +224,8 @@ static void test_empty_memory_is_memory(const void *data) {
   assert_ok(bp_device_free(device, handle));
   assert_ok(bp_device_free(device, NULL));
   /* An extent of 0 makes a tensor without bytes, however large its other extents are. */
-  const int64_t shape[] = {0, INT64_MAX, INT64_MAX, 2};
-  BpTensor *tensor = bp_tensor_create(shape, 4, float32, device, NULL);
+  const int64_t shape[] = {INT64_MAX, INT64_MAX, 0, INT64_MAX, 2};
+  BpTensor *tensor = bp_tensor_create(shape, 5, float32, device, NULL);
   g_assert_nonnull(tensor);
   g_assert_cmpint(bp_view_num_bytes(&tensor->view), ==, 0);
   bp_object_release(tensor);
@@ -436,8 +436,7 @@ static void test_freed_or_foreign_stream_is_an_error(const void *data) {
   assert_raises(bp_stream_sync_from_to(device, made_up, NULL), BP_ERROR_VALUE);
   assert_raises(bp_stream_sync_from_to(device, NULL, made_up), BP_ERROR_VALUE);
   assert_raises(bp_device_set_current(device, made_up), BP_ERROR_VALUE);
-  if (device.device_type != BP_DEVICE_CPU)
-    assert_raises(bp_device_copy(&copy, made_up), BP_ERROR_VALUE);
+  assert_raises(bp_device_copy(&copy, made_up), BP_ERROR_VALUE);
   assert_ok(bp_device_free(device, handle));
 }
 
