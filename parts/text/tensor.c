@@ -388,15 +388,19 @@ static char *format_elements(Form *form) {
 
 /* `view` is in host memory. */
 static char *format_on_host(const BpTensorView *tensor, int64_t threshold) {
-  int64_t strides[BP_MAX_NDIM];
+  int64_t strides[BP_MAX_NDIM], count = bp_view_num_elements(tensor);
   BpTensorView view = *tensor;
+  if (count > 0 && !view.data) {
+    bp_error_raise(BP_ERROR_VALUE, "a tensor of %" PRId64 " elements without memory", count);
+    return NULL;
+  }
   if (!view.strides) {
     bp__view_fill_strides(&view, strides);
     view.strides = strides;
   }
   Form form = {.view = &view};
   form.elements = view.data ? (const char *)view.data + view.byte_offset : NULL;
-  form.is_whole = bp_view_num_elements(&view) <= (threshold ? threshold : THRESHOLD);
+  form.is_whole = count <= (threshold ? threshold : THRESHOLD);
   form.is_integer = bp__dtype_is_integer(view.dtype);
   form.is_float = !form.is_integer && bp__dtype_float_format(view.dtype, &form.format) >= 0;
   return format_elements(&form);

@@ -155,6 +155,15 @@ static void test_elements_that_are_no_number_are_refused(void) {
   expect_type_error("an element of float32x4 is not one real number");
 }
 
+static void test_elements_without_memory_are_refused(void) {
+  int64_t shape[] = {2};
+  BpTensorView view = make_view(NULL, i64, 1, shape);
+  g_assert_null(bp_tensor_format(&view, 0));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "2 elements without memory"));
+  bp_error_clear();
+}
+
 static void test_text_is_printed_to_a_file(void) {
   int64_t shape[] = {2}, data[] = {1, 2};
   BpTensorView view = make_view(data, i64, 1, shape);
@@ -180,6 +189,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/format/not-a-number-is-decoded", test_not_a_number_is_decoded);
   g_test_add_func("/format/elements-that-are-no-number-are-refused",
                   test_elements_that_are_no_number_are_refused);
+  g_test_add_func("/format/elements-without-memory-are-refused",
+                  test_elements_without_memory_are_refused);
   g_test_add_func("/format/text-is-printed-to-a-file", test_text_is_printed_to_a_file);
   return g_test_run();
 }
