@@ -77,14 +77,16 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function
   return 0;
 }
 
-/* The maximum of BpLowerOptions::struct_size in any version; a larger size was not set by the
- * caller. */
-#define MOST_OPTIONS_SIZE 4096
+/* The size of BpLowerOptions in its first version, and the maximum in any version; other sizes were
+ * not set by the caller. */
+#define LEAST_OPTIONS_SIZE (offsetof(BpLowerOptions, without) + sizeof(const char *))
+#define MOST_OPTIONS_SIZE  4096
 
 /* Fails if options of a later header request a feature that is unknown in this version of the
  * library. */
 static int check_options(const BpLowerOptions *options) {
-  if (options && options->struct_size > MOST_OPTIONS_SIZE)
+  if (options &&
+      (options->struct_size < LEAST_OPTIONS_SIZE || options->struct_size > MOST_OPTIONS_SIZE))
     return bp_error_raise(BP_ERROR_VALUE,
                           "BpLowerOptions::struct_size is %" PRIu64
                           "; set it to sizeof(BpLowerOptions), here %zu",
@@ -97,13 +99,6 @@ static int check_options(const BpLowerOptions *options) {
                             "leave the member 0 or install a newer version",
                             at, sizeof *options);
   return 0;
-}
-
-/* The name of the pass that the options disable, or NULL. */
-static const char *left_out(const BpLowerOptions *options) {
-  bool has_member = options && options->struct_size >=
-                                   offsetof(BpLowerOptions, without) + sizeof options->without;
-  return has_member ? options->without : NULL;
 }
 
 static int check_left_out(const char *without) {
@@ -119,7 +114,7 @@ static int check_left_out(const char *without) {
 
 static const BpIrNode *run_passes(BpLowering *lowering) {
   const BpIrNode *body = bp__ir_nothing(lowering->module), *function = NULL;
-  const char *without = left_out(lowering->options);
+  const char *without = lowering->options ? lowering->options->without : NULL;
   if (!body || check_left_out(without) != 0 || bp__lower_normalize(lowering) != 0)
     return NULL;
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {

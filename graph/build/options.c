@@ -11,19 +11,18 @@
 
 #include "graph/io/argument.h"
 
-/* A member of the limits; 0 without limits, or if an older program's structure ends before it. */
-#define LIMIT(limits, member)                                                                      \
-  ((limits) && (limits)->struct_size >= offsetof(BpCompileLimits, member) + sizeof(int64_t)        \
-       ? (limits)->member                                                                          \
-       : 0)
+/* The sizes of BpCompileOptions and BpCompileLimits in their first version. */
+#define LEAST_OPTIONS offsetof(BpCompileOptions, fallback)
+#define LEAST_LIMITS  (offsetof(BpCompileLimits, functions) + sizeof(int64_t))
 
 int bp__options_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
-  size_t needed = offsetof(BpCompileOptions, limits) + sizeof(options->limits);
-  const BpCompileLimits *limits = options->struct_size >= needed ? options->limits : NULL;
-  budget->most_nodes = LIMIT(limits, nodes);
-  budget->most_bytes = LIMIT(limits, constant_bytes);
-  budget->most_work = LIMIT(limits, fold_work);
-  budget->most_functions = LIMIT(limits, functions);
+  const BpCompileLimits none = {0};
+  const BpCompileLimits *given = HAS_MEMBER(options, limits) ? options->limits : NULL;
+  const BpCompileLimits *limits = given ? given : &none;
+  budget->most_nodes = limits->nodes;
+  budget->most_bytes = limits->constant_bytes;
+  budget->most_work = limits->fold_work;
+  budget->most_functions = limits->functions;
   if (budget->most_nodes < 0 || budget->most_bytes < 0 || budget->most_work < 0 ||
       budget->most_functions < 0)
     return bp_error_raise(BP_ERROR_VALUE, "a limit of compiling is negative; 0 is the default");
@@ -116,13 +115,7 @@ int bp__options_compilers(const BpCompileOptions *options, const BpGraphCompiler
 }
 
 int bp__compile_options_check(const BpCompileOptions *options) {
-  if (options->struct_size < offsetof(BpCompileOptions, fallback) ||
-      options->struct_size > BP_MAX_STRUCT_SIZE)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "BpCompileOptions::struct_size is %" PRIu64
-                          "; set it to sizeof(BpCompileOptions), here %zu",
-                          options->struct_size, sizeof(*options));
-  if (bp__check_tail("BpCompileOptions", options, options->struct_size, sizeof(*options)))
+  if (bp__check_sized("BpCompileOptions", options, LEAST_OPTIONS, sizeof(*options)))
     return -1;
   if ((HAS_MEMBER(options, reserved) && options->reserved) ||
       (HAS_MEMBER(options, reserved_fallbacks) && options->reserved_fallbacks))
@@ -131,9 +124,7 @@ int bp__compile_options_check(const BpCompileOptions *options) {
     return bp_error_raise(BP_ERROR_VALUE,
                           "BpCompileOptions::dump_dir is empty; the current folder is \".\"");
   const BpCompileLimits *limits = HAS_MEMBER(options, limits) ? options->limits : NULL;
-  return limits ? bp__check_tail("BpCompileLimits", limits,
-                                 MIN(limits->struct_size, BP_MAX_STRUCT_SIZE), sizeof(*limits))
-                : 0;
+  return limits ? bp__check_sized("BpCompileLimits", limits, LEAST_LIMITS, sizeof(*limits)) : 0;
 }
 
 int bp__compile_options_copy(const BpCompileOptions *given, BpCompileOptions *options) {

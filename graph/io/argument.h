@@ -21,9 +21,15 @@ static inline int bp__null_argument(const char *argument, const char *function) 
  * caller. */
 #define BP_MAX_STRUCT_SIZE 4096
 
-/* Fails with -1 if a structure of a later version has a member set that is unknown in this version;
- * the error names `type`. */
-static inline int bp__check_tail(const char *type, const void *given, uint64_t size, size_t known) {
+/* Checks a structure `given` that begins with its size: fails with -1 if the size is less than
+ * `least`, the size of the first version, or was not set; and if a member is set that this version,
+ * of `known` bytes, does not have. The error names `type`. */
+static inline int bp__check_sized(const char *type, const void *given, size_t least, size_t known) {
+  uint64_t size = *(const uint64_t *)given;
+  if (size < least || size > BP_MAX_STRUCT_SIZE)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s::struct_size is %" PRIu64 "; set it to sizeof(%s), here %zu", type,
+                          size, type, known);
   for (uint64_t at = known; at < size; at++)
     if (((const char *)given)[at])
       return bp_error_raise(BP_ERROR_VALUE,

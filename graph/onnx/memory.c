@@ -16,14 +16,8 @@
 #define LEAST_TENSOR (offsetof(BpOnnxTensor, size) + sizeof(uint64_t))
 
 static int check_bytes(const BpOnnxBytes *bytes) {
-  if (!BP_NOT_NULL(bytes))
-    return -1;
-  if (bytes->struct_size < LEAST_BYTES || bytes->struct_size > BP_MAX_STRUCT_SIZE)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "BpOnnxBytes::struct_size is %" PRIu64 "; set it to sizeof(BpOnnxBytes), "
-                          "here %zu",
-                          bytes->struct_size, sizeof(*bytes));
-  if (bp__check_tail("BpOnnxBytes", bytes, bytes->struct_size, sizeof(*bytes)) < 0 ||
+  if (!BP_NOT_NULL(bytes) ||
+      bp__check_sized("BpOnnxBytes", bytes, LEAST_BYTES, sizeof(*bytes)) < 0 ||
       !BP_NOT_NULL(bytes->name) || !BP_NOT_NULL(bytes->data))
     return -1;
   if (bytes->size == 0 || bytes->size > INT32_MAX)

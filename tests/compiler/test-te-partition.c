@@ -487,6 +487,11 @@ static void test_members_of_later_options_are_refused(void) {
   g_assert_nonnull(strstr(bp_error_message(), "does not know"));
   bp_error_clear();
   options.later = 0;
+  options.known.struct_size = 0;
+  g_assert_cmpint(bp_te_lower(te, "f", args, 2, &options.known, module), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "struct_size is 0"));
+  bp_error_clear();
+  options.known.struct_size = sizeof options;
   g_assert_cmpint(bp_te_lower(te, "f", args, 2, &options.known, module), ==, 0);
   bp_object_release(module);
   bp_te_free(te);

@@ -188,6 +188,15 @@ static void test_a_negative_limit_is_refused(void) {
   expect_refusal(compile_within(product_model(3), &limits), "negative", "limit");
 }
 
+static void test_limits_without_a_size_are_refused(void) {
+  BpCompileLimits limits = {.nodes = 3};
+  expect_refusal(compile_within(product_model(3), &limits), "BpCompileLimits::struct_size is 0",
+                 "set it to sizeof(BpCompileLimits), here 40");
+  limits.struct_size = (uint64_t)1 << 40;
+  expect_refusal(compile_within(product_model(3), &limits), "BpCompileLimits::struct_size",
+                 "set it to sizeof(BpCompileLimits)");
+}
+
 /* A constant of one element repeated four million times stays one element. */
 static void test_repeated_elements_are_not_kept(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -369,6 +378,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/limits/a-chain-of-deep-functions-is-cut",
                   test_a_chain_of_deep_functions_is_cut);
   g_test_add_func("/compile/limits/a-negative-limit-is-refused", test_a_negative_limit_is_refused);
+  g_test_add_func("/compile/limits/without-a-size-are-refused",
+                  test_limits_without_a_size_are_refused);
   g_test_add_func("/compile/limits/repeated-elements-are-not-kept",
                   test_repeated_elements_are_not_kept);
   g_test_add_func("/compile/limits/a-small-value-takes-no-large-storage",
