@@ -55,6 +55,10 @@ void bp__unlock(BpLock lock) {
   pthread_mutex_unlock(&locks[lock]);
 }
 
+/* A thread that was cancelled while it waits would end with the lock held. */
 void bp__lock_wait(BpLock lock, pthread_cond_t *changed) {
+  int cancel;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   pthread_cond_wait(changed, &locks[lock]);
+  pthread_setcancelstate(cancel, NULL);
 }

@@ -182,6 +182,7 @@ static void begin(void) {
 
 static void end(Plugin *plugin, int rc, int32_t state) {
   bp__plugins_lock();
+  int cancel = plugin->owner_cancel;
   if (rc)
     reject(plugin);
   else
@@ -189,6 +190,7 @@ static void end(Plugin *plugin, int rc, int32_t state) {
   bp__plugins_wake();
   bp__plugins_unlock();
   bp_error_clear(); /* the plugin may have left an error although it succeeded */
+  pthread_setcancelstate(cancel, NULL);
 }
 
 static int run_initialize(Plugin *plugin) {
@@ -219,9 +221,10 @@ static int raise_not_ready(const Plugin *plugin) {
                         plugin->descriptor.name, bp__registration_current()->plugin);
 }
 
-/* Makes this thread the owner of a plugin, which it is about to initialise. Called with the lock
- * held. */
+/* Makes this thread the owner of a plugin, which it is about to initialise. Other threads wait for
+ * the owner, so it cannot be cancelled until end(). Called with the lock held. */
 static void own(Plugin *plugin) {
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &plugin->owner_cancel);
   plugin->state = BP_PLUGIN_INITIALISING;
   plugin->owner = pthread_self();
 }

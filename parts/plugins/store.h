@@ -35,7 +35,8 @@ typedef struct Plugin {
   int is_warned_of; /* `warning` was logged */
   int is_tried;     /* the checks before loading passed in this process */
   int was_tried;    /* an earlier trial, whose result was stored, succeeded */
-  pthread_t owner;
+  pthread_t owner;  /* the thread that initialises the plugin */
+  int owner_cancel; /* whether that thread can be cancelled afterwards */
 } Plugin;
 
 /* The lock, and the condition for the end of an initialisation. */

@@ -456,6 +456,23 @@ static int32_t static_initialize(void *context) {
   return rc;
 }
 
+/* Initialises a plugin in a thread that is being cancelled. */
+static int32_t cancelled_initialize(void *context) {
+  (void)context;
+  pthread_cancel(pthread_self());
+  pthread_testcancel();
+  BpFunction *function = bp_function_create(static_answer, NULL, NULL);
+  int rc = bp_registry_set("test.cancelled", function, 0);
+  bp_object_release(function);
+  return rc;
+}
+
+static int32_t cancelled_entry(const BpHost *host, BpPlugin *plugin) {
+  plugin->abi_version = host->abi_version;
+  plugin->initialize = cancelled_initialize;
+  return 0;
+}
+
 static int32_t static_entry(const BpHost *host, BpPlugin *plugin) {
   plugin->abi_version = host->abi_version;
   plugin->initialize = static_initialize;
@@ -464,7 +481,7 @@ static int32_t static_entry(const BpHost *host, BpPlugin *plugin) {
 
 #define STATIC_DESCRIPTOR(name, entry)                                                             \
   "abi=" BP_ABI_NEEDED_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\nentry=" entry \
-  "\nprovides=test.in-program\n"
+  "\nprovides=test." name "\n"
 
 static void test_plugin_linked_into_the_program(void) {
   static const char descriptor[] = STATIC_DESCRIPTOR("in-program", "bp_plugin_entry_in_program");
@@ -486,6 +503,26 @@ static void test_plugin_linked_into_the_program(void) {
 }
 
 /* ---- The host's tables ------------------------------------------------------------------- */
+
+static void *activate_in_thread(void *name) {
+  bp_plugin_activate(name);
+  pthread_testcancel();
+  return NULL;
+}
+
+/* Other threads that want the plugin would wait for ever. */
+static void test_a_cancelled_thread_completes_the_initialisation(void) {
+  static char name[] = "cancelled";
+  pthread_t thread;
+  void *result;
+  g_assert_cmpint(bp_plugin_register_static(
+                      STATIC_DESCRIPTOR("cancelled", "bp_plugin_entry_cancelled"), cancelled_entry),
+                  ==, 0);
+  g_assert_cmpint(pthread_create(&thread, NULL, activate_in_thread, name), ==, 0);
+  g_assert_cmpint(pthread_join(thread, &result), ==, 0);
+  g_assert_true(result == PTHREAD_CANCELED);
+  g_assert_cmpint(call("test.cancelled"), ==, 1);
+}
 
 static void test_host_tables_are_added_once(void) {
   static const uint64_t table = sizeof table, other = sizeof other;
@@ -635,6 +672,8 @@ int main(int argc, char **argv) {
       test_plugins_that_ask_for_each_other_do_not_hang);
   ADD("threads/lists-during-activation-PLG-19", test_lists_during_activation);
   ADD("program/plugin-linked-into-it", test_plugin_linked_into_the_program);
+  ADD("program/a-cancelled-thread-completes-its-initialisation",
+      test_a_cancelled_thread_completes_the_initialisation);
   ADD("host/tables-are-added-once", test_host_tables_are_added_once);
   int rc = g_test_run();
   remove_package_file("names.conf");
