@@ -88,20 +88,37 @@ static int has_handle(void *handle) {
 }
 
 /* Claims a handle for a module. Returns 1, 0 if another module has the handle, or -1 if there is no
- * memory. */
-static int claim_handle(void *handle) {
+ * memory. A copy belongs to one module: if its handle is claimed, the claim is of a closed library
+ * with that handle. */
+static int claim_handle(void *handle, int is_copy) {
   bp__lock(BP__LOCK_STATE);
-  int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
+  int rc = !is_copy && has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
   bp__unlock(BP__LOCK_STATE);
   return rc;
+}
+
+static int is_open(const char *name) {
+  void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle)
+    dlclose(handle);
+  else
+    dlerror();
+  return handle != NULL;
+}
+
+/* The loader identifies a copy by the number of its descriptor, so the descriptor stays open if the
+ * copy stays mapped (-z nodelete). */
+static void close_copy(int fd) {
+  char name[BP_FD_PATH_SIZE];
+  if (fd >= 0 && (bp__fd_path(fd, name) || !is_open(name)))
+    close(fd);
 }
 
 /* The claim is released after the handle is closed: until then no other module may take over the
  * mapping. */
 static void close_library(void *handle, int copy_fd) {
   dlclose(handle);
-  if (copy_fd >= 0)
-    close(copy_fd);
+  close_copy(copy_fd);
   bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; i < open_libraries.count; ++i)
     if (open_libraries.handles[i] == handle) {
@@ -113,22 +130,18 @@ static void close_library(void *handle, int copy_fd) {
 
 /* Opens `name`. Returns 1 if *handle belongs to this module, 0 if the library is already open, or
  * -1. */
-static int open_and_claim(const char *name, const char *path, void **handle) {
-  void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  if (opened) {
-    dlclose(opened);
+static int open_and_claim(const char *name, const char *path, int is_copy, void **handle) {
+  if (is_open(name))
     return 0;
-  }
-  dlerror();
   int is_memory;
-  opened = bp__elf_load(name, 0, &is_memory);
+  void *opened = bp__elf_load(name, 0, &is_memory);
   if (!opened) {
     const char *reason = dlerror();
     return bp_error_raise(
         is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME, "cannot open the library \"%s\"%s: %s",
         path, is_memory ? " for want of memory" : "", reason ? reason : "unknown reason");
   }
-  int claimed = claim_handle(opened);
+  int claimed = claim_handle(opened, is_copy);
   if (claimed == 1)
     *handle = opened;
   else
@@ -181,12 +194,14 @@ static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
     bp_error_raise(BP_ERROR_IO, "cannot open a copy of \"%s\": /proc is not that of this process",
                    file->path);
   } else {
-    int claimed = open_and_claim(name, file->path, handle);
+    int claimed = open_and_claim(name, file->path, 1, handle);
     if (claimed == 1)
       return 0;
     if (claimed == 0)
-      bp_error_raise(BP_ERROR_INTERNAL, "a fresh copy of \"%s\" was taken for another library",
-                     file->path);
+      bp_error_raise(BP_ERROR_RUNTIME,
+                     "a fresh copy of \"%s\" was taken for another library; was descriptor %d of "
+                     "this process closed?",
+                     file->path, *copy_fd);
   }
   if (*copy_fd >= 0)
     close(*copy_fd);
@@ -201,7 +216,7 @@ static int open_library(const BpLibraryFile *file, void **handle, int *copy_fd) 
   /* A name without a slash would be searched for among the system's libraries. */
   if (asprintf(&name, "%s%s", strchr(file->path, '/') ? "" : "./", file->path) < 0)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to open \"%s\"", file->path);
-  int claimed = open_and_claim(name, file->path, handle);
+  int claimed = open_and_claim(name, file->path, 0, handle);
   free(name);
   if (claimed == 0)
     return open_copy(file, handle, copy_fd);

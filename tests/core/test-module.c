@@ -1377,6 +1377,59 @@ static void add_source_tests(void) {
                   test_cache_that_others_may_write_is_not_used);
 }
 
+static char *export_adder(const char *name, const char *flags) {
+  char *path = temporary_path(name);
+  BpModule *module = fake_host_module(ADD_SOURCE, flags);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, 0);
+  bp_object_release(module);
+  return path;
+}
+
+/* The loader never unmaps such a library. */
+static void test_library_that_stays_mapped_is_loaded_again(void) {
+  char *path = export_adder("kept.so", "-Wl,-z,nodelete\n");
+  for (int round = 0; round < 3; round++) {
+    BpModule *first = bp_module_load(path), *second = bp_module_load(path);
+    g_assert_cmpstr(bp_error_message(), ==, "");
+    g_assert_cmpint(call_int(first, "add", 1, 2), ==, 3);
+    g_assert_cmpint(call_int(second, "add", 3, 4), ==, 7);
+    bp_object_release(first);
+    bp_object_release(second);
+  }
+  unlink(path);
+  g_free(path);
+}
+
+#define AT_ONCE 10
+
+static void *load_again_and_again(void *path) {
+  BpModule *modules[AT_ONCE];
+  for (int round = 0; round < 6; round++) {
+    for (int i = 0; i < AT_ONCE; i++)
+      if (!(modules[i] = bp_module_load(path)))
+        return g_strdup(bp_error_message());
+    for (int i = 0; i < AT_ONCE; i++)
+      bp_object_release(modules[i]);
+  }
+  return NULL;
+}
+
+/* More threads than malloc has arenas, so that the loader soon uses the memory of a released
+ * library for another one. */
+static void test_threads_load_and_release_one_library(void) {
+  char *path = export_adder("shared.so", NULL);
+  pthread_t threads[60];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, load_again_and_again, path), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++) {
+    void *message;
+    g_assert_cmpint(pthread_join(threads[i], &message), ==, 0);
+    g_assert_cmpstr(message, ==, NULL);
+  }
+  unlink(path);
+  g_free(path);
+}
+
 static void add_library_tests(void) {
   g_test_add_func("/module/export/host-code-runs", test_exported_host_code_runs);
   g_test_add_func("/module/export/library-has-no-search-path",
@@ -1387,6 +1440,10 @@ static void add_library_tests(void) {
                   test_export_that_cannot_be_is_an_error);
   g_test_add_func("/module/load/function-keeps-its-library-mapped",
                   test_function_keeps_its_library_mapped);
+  g_test_add_func("/module/load/library-that-stays-mapped-is-loaded-again",
+                  test_library_that_stays_mapped_is_loaded_again);
+  g_test_add_func("/module/load/threads-load-and-release-one-library",
+                  test_threads_load_and_release_one_library);
   g_test_add_func("/module/load/handle-that-waits-for-itself-is-an-error",
                   test_handle_that_waits_for_itself_is_an_error);
   g_test_add_func("/module/load/library-calls-the-registry-after-its-imports",
