@@ -199,14 +199,15 @@ static int wait_some(Helper *helper, int milliseconds, short *revents) {
   return got;
 }
 
-/* Waits for input. Returns 1; 0 if the helper has ended; -1 if it had to be killed. */
+/* Waits for input. Returns 1; 0 if the helper has ended; -1 if it had to be killed, also if it
+ * writes without an end. */
 static int wait_readable(Helper *helper) {
   int is_woken = 0;
   for (;;) {
     int64_t until = helper->deadline + (is_woken ? KILL_AFTER_MS : WAKE_AFTER_MS) - now_ms();
     short revents;
     int got = wait_some(helper, (int)CLAMP(until, 0, WAIT_MS), &revents);
-    if (got > 0)
+    if (until > 0 && got > 0)
       return revents ? 1 : 0;
     if (until > 0)
       continue;
@@ -368,7 +369,7 @@ static int check_helper(const Trial *trial) {
 static int read_trial(Trial *trial, int is_stuck, GString *report) {
   int is_flooded = report->len > REPORT_MAX;
   *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report->str)};
-  if (is_flooded)
+  if (is_flooded && last_of(trial, "helper"))
     judge(trial, REASON_TRIAL_GARBLED, "wrote more than %d KiB into the report of its trial",
           REPORT_MAX / 1024);
   else if (is_stuck && last_of(trial, "stage"))

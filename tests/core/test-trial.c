@@ -144,6 +144,7 @@ static const Wrong wrongs[] = {
     {"forger", "#!/bin/sh\necho end=exit 0 >&3\necho done=yes >&3\n", 0700, "not a helper program"},
     {"killed", "#!/bin/sh\nkill -9 $$\n", 0700, "not a helper program"},
     {"later", "#!/bin/sh\necho helper=1 >&3\nkill -9 $$\n", 0700, "the helper program was killed"},
+    {"endless", "#!/bin/sh\nexec yes >&3\n", 0700, "not a helper program"},
     {"plain", "#!/bin/sh\n", 0600, "Permission denied"},
     {"garbage", "\1\2\3", 0700, "Exec format error"},
     {"./backplane-trial", NULL, 0, "absolute path"},
