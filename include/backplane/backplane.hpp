@@ -195,12 +195,13 @@ private:
 };
 
 /* An input or output of a model. An extent of -1 is open; the whole shape is open if `has_type` is
- * false. */
+ * false. `kind` is BP_MODEL_TENSOR, or a sum of BP_MODEL_SEQUENCE and BP_MODEL_OPTIONAL. */
 struct TensorInfo {
   std::string name;
   bool has_type;
   BpDataType dtype;
   std::vector<std::int64_t> shape;
+  std::int32_t kind;
 };
 
 /* A shape of an input that an ONNX file leaves open. */
@@ -249,7 +250,7 @@ public:
   /* Returns the devices of the model; the first is the device of inputs and outputs. */
   std::vector<BpDevice> devices() const {
     std::size_t count = 0;
-    const BpDevice *devices = bp_model_devices(get(), &count);
+    const BpDevice *devices = detail::check(bp_model_devices(get(), &count));
     return std::vector<BpDevice>(devices, devices + count);
   }
 
@@ -258,11 +259,12 @@ private:
                                    const BpModelTensorInfo *(*get_info)(const BpModel *,
                                                                         std::int32_t)) const {
     std::vector<TensorInfo> all;
+    detail::check(count);
     for (std::int32_t i = 0; i < count; i++) {
       const BpModelTensorInfo *info = detail::check(get_info(get(), i));
       const std::int32_t ndim = info->ndim < 0 ? 0 : info->ndim;
       all.push_back({info->name, info->ndim >= 0, info->dtype,
-                     std::vector<std::int64_t>(info->shape, info->shape + ndim)});
+                     std::vector<std::int64_t>(info->shape, info->shape + ndim), info->kind});
     }
     return all;
   }
@@ -288,6 +290,22 @@ public:
     detail::check(bp_model_set_input(get(), name.c_str(), &value.view()));
   }
 
+  /* Copies tensors of any device into an input that is a sequence or an optional: the tensors of
+   * the sequence, or the one of an optional tensor. */
+  void set_list(const std::string &name, const std::vector<Tensor> &values) {
+    const BpTensorView *none = nullptr;
+    std::vector<const BpTensorView *> views;
+    for (const Tensor &value : values)
+      views.push_back(&value.view());
+    detail::check(bp_model_set_input_list(get(), name.c_str(), views.empty() ? &none : views.data(),
+                                          static_cast<std::int64_t>(views.size())));
+  }
+
+  /* Sets an input that is an optional to no value. */
+  void set_no_value(const std::string &name) {
+    detail::check(bp_model_set_input_list(get(), name.c_str(), nullptr, BP_MODEL_NO_VALUE));
+  }
+
   void run() {
     detail::check(bp_model_run(get()));
   }
@@ -298,17 +316,54 @@ public:
     return Tensor(static_cast<BpTensor *>(bp_object_retain(tensor)));
   }
   Tensor output(const std::string &name) const {
+    return output(index_of(name));
+  }
+
+  /* Waits for the run; whether an output has a value, as all but optionals have. */
+  bool has_value(std::int32_t index) const {
+    return output_kind(index) == BP_MODEL_TENSOR || length(index) != BP_MODEL_NO_VALUE;
+  }
+  bool has_value(const std::string &name) const {
+    return has_value(index_of(name));
+  }
+
+  /* Waits for the run and returns the tensors in an output that is a sequence or an optional, whose
+   * memory the next run overwrites; none for an optional without a value. */
+  std::vector<Tensor> output_list(std::int32_t index) const {
+    std::vector<Tensor> all;
+    const std::int64_t count = length(index);
+    for (std::int64_t i = 0; i < count; i++) {
+      BpTensor *tensor = detail::check(bp_model_get_output_item(get(), index, i));
+      all.push_back(Tensor(static_cast<BpTensor *>(bp_object_retain(tensor))));
+    }
+    return all;
+  }
+  std::vector<Tensor> output_list(const std::string &name) const {
+    return output_list(index_of(name));
+  }
+
+private:
+  std::int32_t output_kind(std::int32_t index) const {
+    return detail::check(bp_model_output_info(model_.get(), index))->kind;
+  }
+
+  std::int64_t length(std::int32_t index) const {
+    std::int64_t count = 0;
+    detail::check(bp_model_get_output_length(get(), index, &count));
+    return count;
+  }
+
+  std::int32_t index_of(const std::string &name) const {
     std::string names;
     for (std::int32_t i = 0; i < bp_model_num_outputs(model_.get()); i++) {
       const std::string known = bp_model_output_info(model_.get(), i)->name;
       if (known == name)
-        return output(i);
+        return i;
       names += (i ? ", " : "") + known;
     }
     throw Error(BP_ERROR_NOT_FOUND, "the model has no output '" + name + "'; it has " + names);
   }
 
-private:
   Model model_;
   std::unique_ptr<BpModelContext, void (*)(BpModelContext *)> context_;
 };

@@ -39,6 +39,29 @@ throws() {
     says "TypeError: the tensor has elements of int32, not float32" cxx/throws && grep -q '^ValueError: ' out && grep -c nowhere out | grep -qx 2
 }
 
+# A sequence s and an optional o of tensors of two floats; the outputs t and p are equal to them.
+make_lists() {
+  printf '%b' '\010\010\022\000\072\173\012\020\012\001s\022\001t\042\010Identity\012\020\012\001o\022\001p\042\010' \
+    'Identity\022\001gZ\023\012\001s\022\016\042\014\012\012\012\010\010\001\022\004\012\002\010\002Z\023' \
+    '\012\001o\022\016J\014\012\012\012\010\010\001\022\004\012\002\010\002b\023\012\001t\022\016\042\014' \
+    '\012\012\012\010\010\001\022\004\012\002\010\002b\023\012\001p\022\016J\014\012\012\012\010\010\001' \
+    '\022\004\012\002\010\002B\004\012\000\020\022' >lists.onnx
+}
+
+# Sequences and optionals are lists of tensors; an object that was moved from is an error.
+lists() {
+  printf '%s\n' '#include <backplane/backplane.hpp>' '#include <iostream>' 'using namespace backplane;' \
+    'int main() { Context context(Model("lists.onnx")); const Tensor a = Tensor::of<float>({2}, {1, 2}), b = Tensor::of<float>({2}, {3, 4});' \
+    'context.set_list("s", {a, b}); context.set_no_value("o"); context.run(); std::vector<Tensor> t = context.output_list("t");' \
+    'if (t.size() != 2 || t[1].to_vector<float>()[1] != 4 || context.has_value("p") || !context.output_list("p").empty()) return 1;' \
+    'context.set_list("s", {}); context.set_list("o", {b}); context.run();' \
+    'if (!context.output_list(0).empty() || !context.has_value(1) || context.output_list("p")[0].to_vector<float>()[0] != 3) return 2;' \
+    'Context moved(std::move(context)); moved.run();' \
+    'try { context.run(); } catch (const Error &e) { std::cout << e.kind() << "\n"; } return bp_error_message()[0] != 0; }' >lists.cc
+  # shellcheck disable=SC2046,SC2086
+  make_lists && g++ -std=c++11 $strict lists.cc -o cxx/lists $(pkg-config --cflags --libs backplane-graph) && says "ValueError" cxx/lists
+}
+
 # CMake is given only the path of the installed tree, which differs from the configured path.
 builds_with_cmake() {
   cmake -S "$example" -B cmake "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_FLAGS=$strict" && cmake --build cmake
@@ -77,7 +100,7 @@ refuses_in_words() {
     fails 1 "expected MODEL" plain/run-model
 }
 
-echo 1..11
+echo 1..12
 ok installs install_staged
 cd "$work" || exit 1
 prefix=$(pkg-config --variable=prefix backplane)
@@ -94,9 +117,11 @@ ok example-says-what-is-missing refuses_in_words
 if command -v g++ >/dev/null; then
   ok example-in-cxx-builds-and-runs compiles_cxx
   ok errors-are-exceptions-in-cxx throws
+  ok sequences-and-optionals-in-cxx lists
 else
   echo "ok $((++count)) example-in-cxx-builds-and-runs # SKIP no g++"
   echo "ok $((++count)) errors-are-exceptions-in-cxx # SKIP no g++"
+  echo "ok $((++count)) sequences-and-optionals-in-cxx # SKIP no g++"
 fi
 if command -v cmake >/dev/null; then
   ok example-builds-with-cmake eval 'builds_with_cmake && runs cmake'
