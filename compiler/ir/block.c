@@ -7,6 +7,7 @@
 
 #include <backplane/compiler/block.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/ir.h"
 
 /* An open construct; `make` returns the finished statement around its body. */
@@ -25,13 +26,19 @@ struct BpIrBlock {
   bool has_failed;
 };
 
+/* Whether statements can be added: a block that could not begin is NULL. */
+static bool is_usable(const BpIrBlock *block) {
+  return block && !block->has_failed;
+}
+
 static void fail(BpIrBlock *block) {
-  block->has_failed = true;
+  if (block)
+    block->has_failed = true;
 }
 
 static void open_construct(BpIrBlock *block, int32_t kind, const BpIrNode *a, const BpIrNode *b,
                            const BpIrNode *c) {
-  Open *open = block->has_failed ? NULL : bp__ir_alloc(block->module, sizeof *open);
+  Open *open = !is_usable(block) ? NULL : bp__ir_alloc(block->module, sizeof *open);
   if (!open) {
     fail(block);
     return;
@@ -41,6 +48,8 @@ static void open_construct(BpIrBlock *block, int32_t kind, const BpIrNode *a, co
 }
 
 BpIrBlock *bp_ir_block_begin(BpIrModule *module) {
+  if (!BP_NOT_NULL(module))
+    return NULL;
   BpIrBlock *block = calloc(1, sizeof *block);
   if (!block) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a block of statements");
@@ -54,7 +63,7 @@ BpIrBlock *bp_ir_block_begin(BpIrModule *module) {
 void bp_ir_block_add(BpIrBlock *block, const BpIrNode *statement) {
   if (!statement)
     fail(block);
-  if (block->has_failed)
+  if (!is_usable(block))
     return;
   Open *open = block->open;
   if (open->count == open->capacity) {
@@ -105,14 +114,14 @@ static void close_one(BpIrBlock *block) {
 
 /* Closes the names and arrays that are open inside the innermost other construct. */
 static void close_names(BpIrBlock *block) {
-  while (!block->has_failed &&
+  while (is_usable(block) &&
          (block->open->kind == BP_IR_LET || block->open->kind == BP_IR_ALLOCATE))
     close_one(block);
 }
 
 void bp_ir_block_close(BpIrBlock *block) {
   close_names(block);
-  if (block->has_failed)
+  if (!is_usable(block))
     return;
   if (block->open->outer) {
     close_one(block);
@@ -124,7 +133,7 @@ void bp_ir_block_close(BpIrBlock *block) {
 
 void bp_ir_block_else(BpIrBlock *block) {
   close_names(block);
-  if (block->has_failed)
+  if (!is_usable(block))
     return;
   Open *open = block->open;
   if (open->kind != BP_IR_IF || open->then_body) {
@@ -155,11 +164,11 @@ const BpIrNode *bp_ir_block_end(BpIrBlock *block) {
 
 const BpIrNode *bp_ir_block_for(BpIrBlock *block, const char *name, const BpIrNode *min,
                                 const BpIrNode *extent) {
-  const BpIrNode *var = bp_ir_var(block->module, name, bp__dtype_int64());
+  const BpIrNode *var = block ? bp_ir_var(block->module, name, bp__dtype_int64()) : NULL;
   if (!var || !min || !extent)
     fail(block);
   open_construct(block, BP_IR_FOR, var, min, extent);
-  return block->has_failed ? NULL : var;
+  return is_usable(block) ? var : NULL;
 }
 
 void bp_ir_block_while(BpIrBlock *block, const BpIrNode *condition) {
@@ -175,25 +184,26 @@ void bp_ir_block_if(BpIrBlock *block, const BpIrNode *condition) {
 }
 
 const BpIrNode *bp_ir_block_let(BpIrBlock *block, const char *name, const BpIrNode *value) {
-  const BpIrNode *var = value ? bp_ir_var(block->module, name, value->dtype) : NULL;
+  const BpIrNode *var = block && value ? bp_ir_var(block->module, name, value->dtype) : NULL;
   if (!var)
     fail(block);
   open_construct(block, BP_IR_LET, var, value, NULL);
-  return block->has_failed ? NULL : var;
+  return is_usable(block) ? var : NULL;
 }
 
 const BpIrNode *bp_ir_block_array(BpIrBlock *block, const char *name, BpDataType dtype,
                                   const BpIrNode *extent) {
   const BpIrNode *buffer =
-      extent ? bp_ir_buffer(block->module, name, dtype, BP_IR_SCOPE_LOCAL, &extent, 1) : NULL;
+      block && extent ? bp_ir_buffer(block->module, name, dtype, BP_IR_SCOPE_LOCAL, &extent, 1)
+                      : NULL;
   if (!buffer)
     fail(block);
   open_construct(block, BP_IR_ALLOCATE, buffer, NULL, NULL);
-  return block->has_failed ? NULL : buffer;
+  return is_usable(block) ? buffer : NULL;
 }
 
 const BpIrNode *bp_ir_block_variable(BpIrBlock *block, const char *name, const BpIrNode *value) {
-  if (!value) {
+  if (!block || !value) {
     fail(block);
     return NULL;
   }
@@ -204,12 +214,14 @@ const BpIrNode *bp_ir_block_variable(BpIrBlock *block, const char *name, const B
 }
 
 const BpIrNode *bp_ir_block_value(BpIrBlock *block, const BpIrNode *variable) {
-  return variable ? bp_ir_load(block->module, variable, bp__ir_int64(block->module, 0), NULL)
-                  : NULL;
+  return block && variable
+             ? bp_ir_load(block->module, variable, bp__ir_int64(block->module, 0), NULL)
+             : NULL;
 }
 
 void bp_ir_block_assign(BpIrBlock *block, const BpIrNode *variable, const BpIrNode *value) {
-  bp_ir_block_add(block, variable ? bp_ir_store(block->module, variable,
-                                                bp__ir_int64(block->module, 0), value, NULL)
-                                  : NULL);
+  bp_ir_block_add(
+      block, block && variable
+                 ? bp_ir_store(block->module, variable, bp__ir_int64(block->module, 0), value, NULL)
+                 : NULL);
 }

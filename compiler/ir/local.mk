@@ -21,6 +21,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/ir/scalar.h \
 	compiler/ir/statement.c \
 	compiler/ir/syntax.c \
+	compiler/ir/argument.h \
 	compiler/ir/syntax.h \
 	compiler/ir/table.c \
 	compiler/ir/text.c \

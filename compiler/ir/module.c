@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/text.h"
 
@@ -80,6 +81,8 @@ static Chunk *add_chunk(BpIrModule *module, size_t size) {
 }
 
 int bp__ir_check_memory(const BpIrModule *module) {
+  if (!BP_NOT_NULL(module))
+    return -1;
   return module->is_exhausted ? raise_exhausted() : 0;
 }
 
@@ -109,6 +112,8 @@ const char *bp__ir_strdup(BpIrModule *module, const char *text) {
 /* ---- Functions --------------------------------------------------------------------------- */
 
 int bp_ir_module_add(BpIrModule *module, const BpIrNode *function) {
+  if (!BP_NOT_NULL(module))
+    return -1;
   if (!function)
     return -1;
   if (function->kind != BP_IR_FUNCTION)
@@ -133,6 +138,8 @@ int bp_ir_module_add(BpIrModule *module, const BpIrNode *function) {
 }
 
 const BpIrNode *bp_ir_module_find(const BpIrModule *module, const char *name) {
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(name))
+    return NULL;
   uintptr_t index = (uintptr_t)bp__names_get(&module->names, name, strlen(name));
   return index ? module->functions[index - 1] : NULL;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/intrinsics.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/scalar.h"
@@ -10,6 +11,8 @@
 const BpIrNode *bp_ir_make(BpIrModule *module, int32_t kind, BpDataType dtype,
                            const BpIrNode *const *operands, int32_t num_operands, int64_t int_value,
                            double float_value, const char *str_value) {
+  if (!BP_NOT_NULL(module) || !BP_IS_LIST(operands, num_operands))
+    return NULL;
   int32_t depth = 0;
   for (int32_t i = 0; i < num_operands; i++) {
     if (!operands[i])
@@ -120,6 +123,8 @@ const BpIrNode *bp_ir_var(BpIrModule *module, const char *name, BpDataType dtype
 
 const BpIrNode *bp_ir_buffer(BpIrModule *module, const char *name, BpDataType dtype, int32_t scope,
                              const BpIrNode *const *extents, int32_t num_extents) {
+  if (!BP_NOT_NULL(module) || !BP_IS_LIST(extents, num_extents))
+    return NULL;
   return bp_ir_make(module, BP_IR_BUFFER, dtype, extents, num_extents, scope, 0, name);
 }
 
@@ -139,6 +144,8 @@ const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpI
 
 const BpIrNode *bp_ir_call(BpIrModule *module, BpDataType dtype, int32_t call_kind,
                            const char *name, const BpIrNode *const *args, int32_t num_args) {
+  if (!BP_NOT_NULL(module) || !BP_IS_LIST(args, num_args))
+    return NULL;
   char why[160];
   for (int32_t i = 0; i < num_args; i++)
     if (!args[i])

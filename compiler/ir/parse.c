@@ -14,6 +14,7 @@
 
 #include <backplane/object.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/scalar.h"
 #include "compiler/ir/syntax.h"
 #include "compiler/ir/text.h"
@@ -553,6 +554,8 @@ static int parse_module(Parser *parser) {
 }
 
 BpIrModule *bp_ir_parse(const char *text, size_t size) {
+  if (!BP_NOT_NULL(text))
+    return NULL;
   BpIrModule *module = bp_ir_module_create();
   if (!module)
     return NULL;

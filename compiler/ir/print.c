@@ -12,6 +12,7 @@
 
 #include <glib.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/scalar.h"
 #include "compiler/ir/syntax.h"
 #include "compiler/ir/text.h"
@@ -297,6 +298,8 @@ char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size) {
 }
 
 char *bp_ir_print(const BpIrModule *module) {
+  if (!BP_NOT_NULL(module))
+    return NULL;
   Printer printer = {.level = 1};
   bp__text_add(&printer.text, "(module");
   for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes statements and functions. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/ir.h"
 
 static const BpIrNode *statement(BpIrModule *module, int32_t kind, const BpIrNode *const *operands,
@@ -25,6 +26,8 @@ const BpIrNode *bp__ir_nothing(BpIrModule *module) {
 }
 
 const BpIrNode *bp_ir_seq(BpIrModule *module, const BpIrNode *const *statements, int32_t count) {
+  if (!BP_NOT_NULL(module) || !BP_IS_LIST(statements, count))
+    return NULL;
   int64_t total = 0;
   for (int32_t i = 0; i < count; i++) {
     if (!statements[i])
@@ -115,6 +118,8 @@ const BpIrNode *bp__ir_while(BpIrModule *module, const BpIrNode *condition, cons
 const BpIrNode *bp_ir_function(BpIrModule *module, const char *name, const BpIrNode *const *params,
                                int32_t num_params, const BpIrNode *const *attrs, int32_t num_attrs,
                                const BpIrNode *body) {
+  if (!BP_NOT_NULL(module) || !BP_IS_LIST(params, num_params) || !BP_IS_LIST(attrs, num_attrs))
+    return NULL;
   size_t count = (size_t)num_params + (size_t)num_attrs + 1;
   const BpIrNode **operands = bp__ir_alloc(module, count * sizeof *operands);
   if (!operands)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/intrinsics.h"
 #include "compiler/ir/scalar.h"
 #include "compiler/ir/syntax.h"
@@ -589,6 +590,8 @@ int bp__ir_verify_pass(const BpIrNode *function, const char *pass) {
 }
 
 int bp_ir_verify(const BpIrModule *module) {
+  if (!BP_NOT_NULL(module))
+    return -1;
   for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++)
     if (bp__ir_verify_function(bp__ir_module_function(module, i)))
       return -1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lowering driver: turns a schedule into a function of an IR module, pass by pass. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/lower/lowering.h"
 
 #include <inttypes.h>
@@ -131,6 +132,8 @@ static const BpIrNode *run_passes(BpLowering *lowering) {
 
 int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
                 const BpLowerOptions *options, BpIrModule *module) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(module) || !BP_IS_LIST(args, num_args))
+    return -1;
   BpLowering lowering = {.te = te,
                          .module = module,
                          .options = options,

@@ -14,6 +14,7 @@
 #include <backplane/compiler/kernels.h>
 #include <backplane/object.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/lower/passes.h"
 
 /* A name around statements, and the names around it. */
@@ -489,6 +490,8 @@ static int split_function(Split *split, BpKernelList *list) {
 
 const BpKernelList *bp_ir_split_kernels(const BpIrModule *from, const char *function,
                                         int32_t num_results, BpIrModule *module) {
+  if (!BP_NOT_NULL(from) || !BP_NOT_NULL(function) || !BP_NOT_NULL(module))
+    return NULL;
   Split split = {
       .result = module, .function = bp_ir_module_find(from, function), .num_results = num_results};
   BpKernelList *list = bp__ir_alloc(module, sizeof *list);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules any computation: inlines stages, then chooses a schedule for each remaining stage. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
@@ -209,6 +210,8 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
 
 int bp_schedule_auto(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                      const BpTarget *target) {
+  if (!BP_NOT_NULL(te) || !BP_IS_LIST(outputs, num_outputs))
+    return -1;
   if (num_outputs < 1)
     return bp_error_raise(BP_ERROR_VALUE, "scheduling takes at least one output");
   for (int32_t i = 0; i < num_outputs; i++)

@@ -3,6 +3,7 @@
  * transformed, multiplied and transformed back, so that intermediate values stay in the
  * second-level cache. The transforms of a tile are straight-line code over vectors of channels. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
@@ -173,6 +174,8 @@ static int unroll_points(BpTeStage *input) {
 
 int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformStages *stages,
                             BpTeTensor *output) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(stages) || !BP_NOT_NULL(output))
+    return -1;
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
   bool is_lock_step = machine.threads > 1;

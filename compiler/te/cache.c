@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule primitives that add stages: cached copies of tensors, and partial reductions. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/te/te_private.h"
 
 #include <stdio.h>
@@ -60,6 +61,8 @@ static const char *scope_name(int32_t scope) {
 
 BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
                              BpTeTensor *const *readers, int32_t num_readers) {
+  if (!BP_NOT_NULL(te) || !BP_IS_LIST(readers, num_readers))
+    return NULL;
   if (!tensor)
     return NULL;
   for (int32_t i = 0; i < num_readers; i++)
@@ -163,6 +166,8 @@ static BpTeTensor *same_place(const BpTeStage *stage, const BpTeTensor *tensor,
 }
 
 BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
+  if (!BP_NOT_NULL(te))
+    return NULL;
   BpTeStage *stage = bp_te_stage(te, tensor);
   if (!stage || check_unscheduled(stage, "cache_write") != 0)
     return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scans: computations in steps along an axis, with states that each step updates. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/te/te_private.h"
 
 #include <backplane/object.h>
@@ -33,11 +34,15 @@ static BpTeScan *begin(BpTe *te, const char *name, BpTeShape shape, int32_t axis
 
 BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                            int32_t axis, int32_t is_reverse) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_IS_LIST(shape, ndim))
+    return NULL;
   return begin(te, name, (BpTeShape){shape, NULL, ndim}, axis, is_reverse);
 }
 
 BpTeScan *bp_te_scan_begin_open(BpTe *te, const char *name, const BpIrNode *const *extents,
                                 int32_t ndim, int32_t axis, int32_t is_reverse) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_IS_LIST(extents, ndim))
+    return NULL;
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
   if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
@@ -102,6 +107,8 @@ static const BpIrNode *zero_of(BpIrModule *ir, BpDataType dtype) {
 
 BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype, BpTeBody initial,
                              void *context) {
+  if (!BP_NOT_NULL(name))
+    return NULL;
   if (!scan || check_open(scan) != 0 || bp__te_check_count(scan->name, scan->num_states + 1) != 0)
     return NULL;
   BpTeStage *stage = scan->stage;
@@ -117,6 +124,8 @@ BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
 }
 
 int bp_te_scan_limit(BpTeScan *scan, BpTeBody limit, void *context) {
+  if (!BP_NOT_NULL(limit))
+    return -1;
   if (!scan || check_open(scan) != 0)
     return -1;
   BpIrModule *ir = scan->stage->te->ir;
@@ -192,6 +201,8 @@ static int set_before(BpTeScan *scan) {
 
 int bp_te_scan_end(BpTeScan *scan, BpTeTupleBody body, void *context, int32_t num_values,
                    BpTeTensor **each, BpTeTensor **last) {
+  if (!BP_NOT_NULL(body) || !BP_NOT_NULL(last) || !BP_IS_LIST(each, num_values))
+    return -1;
   const BpIrNode *vars[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES] = {NULL};
   if (!scan || check_open(scan) != 0 || bp__te_check_count(scan->name, num_values) != 0 ||
       bp__te_check_count(scan->name, num_values + scan->num_states) != 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule primitives that change the loops of one stage, or the place where a stage runs. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/te/te_private.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor) {
 }
 
 int32_t bp_te_stage_num_tensors(const BpTeStage *stage) {
-  return stage->num_tensors;
+  return stage ? stage->num_tensors : 0;
 }
 
 BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index) {
@@ -52,11 +53,11 @@ BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index) {
 }
 
 int32_t bp_te_stage_num_reduce_axes(const BpTeStage *stage) {
-  return stage->num_reduce_axes;
+  return stage ? stage->num_reduce_axes : 0;
 }
 
 int64_t bp_te_axis_extent(const BpTeAxis *axis) {
-  return axis->extent;
+  return axis ? axis->extent : 0;
 }
 
 /* The position of a leaf axis of the stage, or -1 with an error. */
@@ -129,6 +130,8 @@ static int check_split(const BpTeStage *stage, const BpTeAxis *axis, int64_t fac
 
 int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t tail, BpTeAxis **outer,
                 BpTeAxis **inner) {
+  if (!BP_NOT_NULL(outer) || !BP_NOT_NULL(inner))
+    return -1;
   int32_t position = plain_leaf_position(stage, axis);
   if (position < 0 || check_split(stage, axis, factor, tail) != 0)
     return -1;
@@ -157,6 +160,8 @@ int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t tail, 
 }
 
 int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fused) {
+  if (!BP_NOT_NULL(fused))
+    return -1;
   int32_t position = plain_leaf_position(stage, outer);
   int32_t inner_position = plain_leaf_position(stage, inner);
   if (position < 0 || inner_position < 0)
@@ -184,6 +189,8 @@ int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fu
 }
 
 int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes) {
+  if (!BP_IS_LIST(axes, num_axes))
+    return -1;
   char chosen[BP__TE_MAX_AXES] = {0};
   for (int32_t i = 0; i < num_axes; i++) {
     int32_t position = leaf_position(stage, axes[i]);
@@ -235,6 +242,8 @@ int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis) {
 }
 
 int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis) {
+  if (!BP_NOT_NULL(thread_axis))
+    return -1;
   static const char *const known[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
                                       "threadIdx.x", "threadIdx.y", "threadIdx.z"};
   if (stage && axis && axis->is_reduce)

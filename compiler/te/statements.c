@@ -2,13 +2,14 @@
 /* Tensors that statements compute: sorting, scattering, and other computations that are not one
  * expression for each element. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/te/te_private.h"
 
 #include <backplane/object.h>
 
 const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                             const BpIrNode *value) {
-  if (!tensor || !value)
+  if (!BP_NOT_NULL(te) || !tensor || !value || !BP_IS_LIST(indices, tensor->ndim))
     return NULL;
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->buffer, value};
   if (!bp__dtype_equal(value->dtype, tensor->dtype)) {
@@ -127,6 +128,9 @@ static int compute(BpTe *te, const Computation *computation, BpTeStatements body
 int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
                      const BpTeResult *results, int32_t num_results, BpTeStatements body,
                      void *context, BpTeTensor **tensors) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(body) || !BP_NOT_NULL(tensors) ||
+      !BP_IS_LIST(rows, num_rows) || !BP_IS_LIST(results, num_results))
+    return -1;
   Computation computation = {name, {rows, NULL, num_rows}, .num_results = num_results};
   if (bp__te_check_count(name, num_results) != 0)
     return -1;
@@ -140,6 +144,9 @@ int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t nu
 int bp_te_statements_open(BpTe *te, const char *name, const BpIrNode *const *rows, int32_t num_rows,
                           const BpTeOpenResult *results, int32_t num_results, BpTeStatements body,
                           void *context, BpTeTensor **tensors) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(body) || !BP_NOT_NULL(tensors) ||
+      !BP_IS_LIST(rows, num_rows) || !BP_IS_LIST(results, num_results))
+    return -1;
   int64_t likely[BP_TE_MAX_VALUES + 1][BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_VALUES + 1][BP_TE_MAX_NDIM];
   Computation computation = {name, {likely[0], open[0], num_rows}, .num_results = num_results};

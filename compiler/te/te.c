@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor expressions: placeholders, computed tensors, reads and reductions. */
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/types.h"
 #include "compiler/te/te_private.h"
 
@@ -45,6 +46,8 @@ void bp_te_free(BpTe *te) {
 }
 
 BpIrModule *bp_te_ir(BpTe *te) {
+  if (!BP_NOT_NULL(te))
+    return NULL;
   return te->ir;
 }
 
@@ -68,6 +71,8 @@ const char *bp__te_strdup(BpTe *te, const char *text) {
 /* ---- Open extents ------------------------------------------------------------------------ */
 
 const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely, int64_t greatest) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name))
+    return NULL;
   if (likely < 0 || greatest < likely || greatest > INT32_MAX) {
     bp_error_raise(BP_ERROR_VALUE,
                    "open extent %s is likely %lld and at most %lld; wanted is 0 <= likely <= "
@@ -213,11 +218,15 @@ BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTe
 
 BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
                               int32_t ndim) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_IS_LIST(shape, ndim))
+    return NULL;
   return bp__te_add_tensor(te, name, dtype, (BpTeShape){shape, NULL, ndim});
 }
 
 BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
                                    const BpIrNode *const *extents, int32_t ndim) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_IS_LIST(extents, ndim))
+    return NULL;
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
   if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
@@ -237,11 +246,11 @@ const BpIrNode *bp_te_tensor_extent(const BpTeTensor *tensor, int32_t dimension)
 }
 
 int32_t bp_te_tensor_ndim(const BpTeTensor *tensor) {
-  return tensor->ndim;
+  return tensor ? tensor->ndim : 0;
 }
 
 const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor) {
-  return tensor->shape;
+  return tensor ? tensor->shape : NULL;
 }
 
 double bp__te_iterations(const BpTeStage *stage) {
@@ -253,14 +262,14 @@ double bp__te_iterations(const BpTeStage *stage) {
 
 double bp_te_work(const BpTe *te) {
   double work = 0;
-  for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
+  for (const BpTeTensor *tensor = te ? te->tensors : NULL; tensor; tensor = tensor->next)
     if (bp__te_is_first(tensor))
       work += tensor->stage->is_statements ? INFINITY : bp__te_iterations(tensor->stage);
   return work;
 }
 
 BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor) {
-  return tensor->dtype;
+  return tensor ? tensor->dtype : bp__dtype_void();
 }
 
 BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer) {
@@ -425,10 +434,14 @@ static const BpIrNode *add_reduce_axis(BpTe *te, const char *name, int64_t exten
 }
 
 const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name))
+    return NULL;
   return add_reduce_axis(te, name, extent, NULL);
 }
 
 const BpIrNode *bp_te_reduce_axis_open(BpTe *te, const char *name, const BpIrNode *extent) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name))
+    return NULL;
   int64_t likely;
   const BpIrNode *open;
   return read_extent(te, name, extent, &likely, &open) == 0
@@ -465,6 +478,8 @@ static int add_reduce_axes(const BpTe *te, const BpIrNode *const *axes, int32_t 
 
 const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                              const BpIrNode *const *axes, int32_t num_axes) {
+  if (!BP_NOT_NULL(te) || !BP_IS_LIST(axes, num_axes))
+    return NULL;
   if (!value)
     return NULL;
   if (op < 0 || op >= NUM_REDUCTIONS) {
@@ -569,6 +584,9 @@ static const BpIrNode *make_fold_call(BpTe *te, const BpTeFold *fold, const BpIr
 int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNode *const *values,
                        int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
                        const BpIrNode **results) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(reducer) || !BP_NOT_NULL(results) ||
+      !BP_IS_LIST(values, num_values) || !BP_IS_LIST(axes, num_axes))
+    return -1;
   const BpIrNode *terms[BP_TE_MAX_VALUES];
   if (bp__te_check_count("a reduction", num_values) != 0)
     return -1;
@@ -753,11 +771,15 @@ static BpTeTensor *compute(BpTe *te, const char *name, BpTeShape shape, BpTeBody
 
 BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                           BpTeBody body, void *context) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(body) || !BP_IS_LIST(shape, ndim))
+    return NULL;
   return compute(te, name, (BpTeShape){shape, NULL, ndim}, body, context);
 }
 
 BpTeTensor *bp_te_compute_open(BpTe *te, const char *name, const BpIrNode *const *extents,
                                int32_t ndim, BpTeBody body, void *context) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(body) || !BP_IS_LIST(extents, ndim))
+    return NULL;
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
   if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
@@ -768,6 +790,9 @@ BpTeTensor *bp_te_compute_open(BpTe *te, const char *name, const BpIrNode *const
 int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                         BpTeTupleBody body, void *context, BpTeTensor **tensors,
                         int32_t num_tensors) {
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(name) || !BP_NOT_NULL(body) || !BP_NOT_NULL(tensors) ||
+      !BP_IS_LIST(shape, ndim))
+    return -1;
   const BpIrNode *vars[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES] = {NULL};
   if (bp__te_check_shape(name, shape, ndim) != 0 || bp__te_check_count(name, num_tensors) != 0 ||
       bp__te_make_vars(te, ndim, vars) != 0 || body(te, vars, context, values) != 0)
@@ -798,7 +823,7 @@ int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *c
 }
 
 const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices) {
-  if (!tensor)
+  if (!BP_NOT_NULL(te) || !tensor || !BP_IS_LIST(indices, tensor->ndim))
     return NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {tensor->buffer};
   if (bp__te_convert_indices(te, tensor, indices, operands + 1) != 0)
@@ -809,6 +834,8 @@ const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *
 
 const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                               const BpIrNode *condition) {
+  if (!BP_NOT_NULL(te))
+    return NULL;
   const BpIrNode *value = bp_te_read(te, tensor, indices);
   if (!value)
     return NULL;

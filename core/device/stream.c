@@ -160,6 +160,8 @@ static void leave_stream(BpDevice device, const void *stream) {
 }
 
 void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream) {
+  if (!BP_NOT_NULL(device_id) || !BP_NOT_NULL(stream))
+    return;
   const Current *entry = find_current(device_type);
   *device_id = entry ? entry->device_id : 0;
   *stream = entry ? entry->stream : NULL;

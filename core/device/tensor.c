@@ -59,6 +59,8 @@ int64_t bp_view_num_bytes(const BpTensorView *view) {
 
 int bp_view_is_compact(const BpTensorView *view) {
   int64_t stride = 1;
+  if (!view)
+    return 0;
   if (!view->strides)
     return 1;
   for (int32_t i = 0; i < view->ndim; i++)
@@ -84,7 +86,8 @@ static void delete_tensor(void *object, int flags) {
 }
 
 int bp_tensor_is_read_only(const BpTensor *tensor) {
-  return tensor->header.deleter == delete_tensor && ((const OwnedTensor *)tensor)->is_read_only;
+  return tensor && tensor->header.deleter == delete_tensor &&
+         ((const OwnedTensor *)tensor)->is_read_only;
 }
 
 void bp__tensor_set_read_only(BpTensor *tensor) {

@@ -187,6 +187,8 @@ int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *sou
 }
 
 void bp_owned_bytes_clear(BpOwnedBytes *bytes) {
+  if (!bytes)
+    return;
   if (bytes->free_data)
     bytes->free_data(bytes->data);
   *bytes = (BpOwnedBytes){0};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data types as text, in the spelling of numpy and tvm-ffi: a name, the bits, "x" and the lanes. */
 
+#include "core/registry/argument.h"
+
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <stdio.h>
@@ -57,6 +59,8 @@ static void format_scalar(BpDataType dtype, char *text) {
 
 size_t bp_dtype_format(BpDataType dtype, char *text, size_t capacity) {
   char scalar[TEXT_SIZE];
+  if (!text)
+    capacity = 0;
   if (dtype.code == BP_DTYPE_HANDLE && dtype.bits == 0 && dtype.lanes == 0)
     return (size_t)snprintf(text, capacity, "void");
   format_scalar(dtype, scalar);
@@ -110,6 +114,8 @@ static int parse_scalar(const char *text, BpDataType *dtype) {
 int bp_dtype_parse(const char *text, BpDataType *dtype) {
   if (!text)
     return bp_error_raise(BP_ERROR_VALUE, "a data type needs a name, such as \"float32\"");
+  if (!BP_NOT_NULL(dtype))
+    return -1;
   if (!strcmp(text, "void")) {
     *dtype = (BpDataType){BP_DTYPE_HANDLE, 0, 0};
     return 0;

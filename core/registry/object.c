@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reference counts, shapes and function objects. */
 
+#include "core/registry/argument.h"
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
@@ -48,6 +49,8 @@ static void delete_plain(void *self, int flags) {
 BpShape *bp_shape_create(const int64_t *extents, size_t size) {
   BpShape *shape = NULL;
   size_t bytes;
+  if (size && !BP_NOT_NULL(extents))
+    return NULL;
   if (!__builtin_mul_overflow(size, sizeof *extents, &bytes) &&
       !__builtin_add_overflow(bytes, sizeof *shape, &bytes))
     shape = malloc(bytes);
@@ -86,6 +89,8 @@ static int keep_value(const BpValue *value, BpValue *kept) {
 }
 
 BpArray *bp_array_create(const BpValue *values, size_t size) {
+  if (size && !BP_NOT_NULL(values))
+    return NULL;
   BpArray *array =
       size < SIZE_MAX / sizeof(BpValue) - 4 ? malloc(sizeof *array + size * sizeof(BpValue)) : NULL;
   if (!array) {
@@ -144,6 +149,8 @@ BpFunction *bp_function_create(BpPackedCall call, void *context, void (*destroy)
 }
 
 int bp_function_call(BpFunction *function, const BpValue *args, int32_t num_args, BpValue *result) {
+  if (!BP_NOT_NULL(function) || !BP_NOT_NULL(result) || (num_args > 0 && !BP_NOT_NULL(args)))
+    return -1;
   *result = (BpValue){.type_index = BP_TYPE_NONE};
   return function->call(function, args, num_args, result);
 }

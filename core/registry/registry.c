@@ -9,6 +9,7 @@
  * sequentially consistent: a reader that increments a counter after the writer saw zero cannot find
  * garbage that was unlinked before. */
 
+#include "core/registry/argument.h"
 #include "core/registry/registry.h"
 
 #include "core/registry/host.h"
@@ -206,6 +207,8 @@ static int resolve(const char *name, BpFunction **function) {
 }
 
 int bp_registry_get(const char *name, BpFunction **function) {
+  if (!BP_NOT_NULL(function))
+    return -1;
   if (__builtin_expect(bp__registry_find(name, function) != 0, 0))
     return -1;
   return __builtin_expect(*function != NULL, 1) ? 0 : resolve(name, function);

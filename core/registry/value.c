@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values: strings, byte strings, names of types. */
 
+#include "core/registry/argument.h"
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 
 void bp_value_clear(BpValue *value) {
+  if (!value)
+    return;
   if (value->type_index >= BP_TYPE_OBJECT)
     bp_object_release(value->v_obj);
   *value = (BpValue){.type_index = BP_TYPE_NONE};
@@ -54,14 +57,20 @@ static int make_string(BpValue *value, int32_t small_type, int32_t object_type, 
 }
 
 int bp_value_make_str(BpValue *value, const char *data, size_t size) {
+  if (!BP_NOT_NULL(value) || (size && !BP_NOT_NULL(data)))
+    return -1;
   return make_string(value, BP_TYPE_SMALL_STR, BP_TYPE_STR, data, size);
 }
 
 int bp_value_make_bytes(BpValue *value, const char *data, size_t size) {
+  if (!BP_NOT_NULL(value) || (size && !BP_NOT_NULL(data)))
+    return -1;
   return make_string(value, BP_TYPE_SMALL_BYTES, BP_TYPE_BYTES, data, size);
 }
 
 int bp_value_view_str(const BpValue *value, BpByteArray *view) {
+  if (!BP_NOT_NULL(value) || !BP_NOT_NULL(view))
+    return -1;
   switch (value->type_index) {
   case BP_TYPE_RAW_STR:
     *view = (BpByteArray){value->v_cstr, strlen(value->v_cstr)};
@@ -84,6 +93,8 @@ int bp_value_view_str(const BpValue *value, BpByteArray *view) {
 }
 
 const BpTensorView *bp_value_view_tensor(const BpValue *value) {
+  if (!value)
+    return NULL;
   if (value->type_index == BP_TYPE_TENSOR)
     return &((const BpTensor *)value->v_obj)->view;
   return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;

@@ -75,6 +75,7 @@ BP_API int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes);
 /* Gives the source in a format ("" for the module's preferred format); an unknown format is an
  * error. */
 BP_API int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source);
+/* Frees the bytes and sets the structure to 0. NULL is ignored. */
 BP_API void bp_owned_bytes_clear(BpOwnedBytes *bytes);
 /* Returns the names of the module's own functions, sorted; NULL-terminated, freed with
  * bp_names_free. */

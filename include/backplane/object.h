@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects, values and packed functions, for applications that make and call them. */
+/* Objects, values and packed functions, for applications that make and call them. A NULL where none
+ * is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_OBJECT_H
 #define BACKPLANE_OBJECT_H
 
@@ -28,7 +29,8 @@ static inline void bp_array_release(BpArray *array) {
   bp_object_release(array);
 }
 
-/* Releases the object in an owned value, if the value has one, and sets the value to None. */
+/* Releases the object in an owned value, if the value has one, and sets the value to None. NULL is
+ * ignored. */
 BP_API void bp_value_clear(BpValue *value);
 
 /* Makes an owned string or byte string value; copies. Strings of up to 7 bytes need no object. */

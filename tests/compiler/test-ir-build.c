@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include <backplane/compiler/block.h>
+#include <backplane/compiler/te.h>
 #include <backplane/plugins.h>
 
 #include "tests/compiler/ir-util.h"
@@ -325,6 +327,79 @@ static void test_accessors_read_nodes(Fixture *t, gconstpointer unused) {
   bp_object_release(module);
 }
 
+static void expect_null(const char *argument) {
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), argument));
+  g_assert_nonnull(strstr(bp_error_message(), "is NULL"));
+  bp_error_clear();
+}
+
+static void test_null_is_an_error(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  g_assert_null(bp_ir_var(NULL, "x", t->int64));
+  expect_null("'module'");
+  g_assert_null(bp_ir_binary(NULL, BP_IR_ADD, t->x, t->y));
+  expect_null("'module'");
+  g_assert_null(bp_ir_seq(t->module, NULL, 2));
+  expect_null("'statements'");
+  g_assert_null(bp_ir_function(t->module, "f", NULL, 1, NULL, 0, bp_ir_seq(t->module, NULL, 0)));
+  expect_null("'params'");
+  g_assert_null(bp_ir_make(t->module, BP_IR_SEQ, t->int64, NULL, -1, 0, 0, NULL));
+  g_assert_nonnull(strstr(bp_error_message(), "'operands' has -1 elements"));
+  bp_error_clear();
+  g_assert_null(bp_ir_module_find(t->module, NULL));
+  expect_null("'name'");
+  g_assert_null(bp_ir_print(NULL));
+  expect_null("'module'");
+  g_assert_null(bp_ir_parse(NULL, 0));
+  expect_null("'text'");
+  g_assert_cmpint(bp_ir_verify(NULL), ==, -1);
+  expect_null("'module'");
+  g_assert_cmpint(bp_ir_interpret(t->module, NULL, NULL, 0), ==, -1);
+  expect_null("'function'");
+}
+
+/* The error of the block that could not begin stays. */
+static void test_block_that_did_not_begin_does_nothing(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  BpIrBlock *block = bp_ir_block_begin(NULL);
+  g_assert_null(bp_ir_block_for(block, "i", t->x, t->y));
+  bp_ir_block_while(block, t->x);
+  bp_ir_block_if(block, t->x);
+  bp_ir_block_else(block);
+  g_assert_null(bp_ir_block_let(block, "v", t->x));
+  g_assert_null(bp_ir_block_array(block, "a", t->int64, t->x));
+  g_assert_null(bp_ir_block_variable(block, "v", t->x));
+  g_assert_null(bp_ir_block_value(block, t->x));
+  bp_ir_block_assign(block, t->x, t->y);
+  bp_ir_block_add(block, t->x);
+  bp_ir_block_close(block);
+  g_assert_null(bp_ir_block_end(block));
+  expect_null("'module'");
+}
+
+static void test_null_in_tensor_expressions_is_an_error(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  BpTe *te = bp_te_create();
+  const int64_t shape[] = {4};
+  BpTeTensor *tensor = bp_te_placeholder(te, "x", t->float32, shape, 1);
+  g_assert_null(bp_te_ir(NULL));
+  expect_null("'te'");
+  g_assert_null(bp_te_placeholder(te, NULL, t->float32, shape, 1));
+  expect_null("'name'");
+  g_assert_null(bp_te_compute(te, "c", NULL, 1, NULL, NULL));
+  expect_null("'body'");
+  g_assert_null(bp_te_read(te, tensor, NULL));
+  expect_null("'indices'");
+  g_assert_null(bp_te_reduce(te, BP_TE_SUM, t->f, NULL, 1));
+  expect_null("'axes'");
+  g_assert_cmpint(bp_te_lower(te, "f", NULL, 1, NULL, t->module), ==, -1);
+  expect_null("'args'");
+  g_assert_cmpint(bp_te_tensor_ndim(NULL), ==, 0);
+  g_assert_cmpfloat(bp_te_work(NULL), ==, 0);
+  bp_te_free(te);
+}
+
 #define ADD(path, test) g_test_add(path, Fixture, NULL, set_up, test, tear_down)
 
 int main(int argc, char **argv) {
@@ -339,6 +414,10 @@ int main(int argc, char **argv) {
   ADD("/ir/build/errors-pass-through", test_errors_pass_through);
   ADD("/ir/build/types-are-checked", test_types_are_checked);
   ADD("/ir/build/functions-by-name", test_functions_by_name);
+  ADD("/ir/build/null-is-an-error", test_null_is_an_error);
+  ADD("/ir/build/block-that-did-not-begin-does-nothing",
+      test_block_that_did_not_begin_does_nothing);
+  ADD("/te/null-is-an-error", test_null_in_tensor_expressions_is_an_error);
   ADD("/ir/table/plugins-get-the-table", test_plugins_get_the_table);
   ADD("/ir/table/visits-reach-each-operand", test_visits_reach_each_operand);
   ADD("/ir/table/accessors-read-nodes", test_accessors_read_nodes);

@@ -2,7 +2,9 @@
 /* Values, objects, functions, data types and errors. */
 
 #include <backplane/error.h>
+#include <backplane/module.h>
 #include <backplane/object.h>
+#include <backplane/tensor.h>
 #include <glib.h>
 #include <pthread.h>
 #include <string.h>
@@ -62,8 +64,31 @@ static void test_string_beyond_memory_is_an_error(void) {
   g_assert_cmpint(bp_value_make_str(&value, "", SIZE_MAX), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_MEMORY));
   g_assert_cmpint(value.v_int64, ==, 5);
-  g_assert_null(bp_shape_create(NULL, SIZE_MAX / 8));
+  g_assert_null(bp_shape_create(&value.v_int64, SIZE_MAX / 8));
   g_assert_true(bp_error_is(BP_ERROR_MEMORY));
+}
+
+static void test_null_is_an_error(void) {
+  BpValue value = {0};
+  bp_error_clear();
+#define EXPECT_NULL(call, failed)                                                                  \
+  g_assert_true((call) == (failed));                                                               \
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));                                                      \
+  bp_error_clear()
+  EXPECT_NULL(bp_value_make_str(NULL, "x", 1), -1);
+  EXPECT_NULL(bp_value_make_bytes(&value, NULL, 1), -1);
+  EXPECT_NULL(bp_value_view_str(&value, NULL), -1);
+  EXPECT_NULL(bp_shape_create(NULL, 1), NULL);
+  EXPECT_NULL(bp_array_create(NULL, 1), NULL);
+  EXPECT_NULL(bp_dtype_parse("int8", NULL), -1);
+  EXPECT_NULL(bp_function_call(NULL, NULL, 0, &value), -1);
+  EXPECT_NULL(bp_registry_get("test.null", NULL), -1);
+  bp_value_clear(NULL);
+  bp_owned_bytes_clear(NULL);
+  g_assert_null(bp_value_view_tensor(NULL));
+  g_assert_cmpint(bp_view_is_compact(NULL), ==, 0);
+  g_assert_cmpint(bp_tensor_is_read_only(NULL), ==, 0);
+  g_assert_cmpstr(bp_error_kind(), ==, "");
 }
 
 static void test_shape_copies_its_extents(void) {
@@ -329,6 +354,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/value/long-strings-are-copied", test_long_strings_are_copied);
   g_test_add_func("/value/every-kind-of-string-is-viewed", test_every_kind_of_string_is_viewed);
   g_test_add_func("/value/string-beyond-memory-is-an-error", test_string_beyond_memory_is_an_error);
+  g_test_add_func("/object/null-is-an-error", test_null_is_an_error);
   g_test_add_func("/object/shape-copies-its-extents", test_shape_copies_its_extents);
   g_test_add_func("/object/last-reference-destroys", test_last_reference_destroys);
   g_test_add_func("/object/failed-creation-destroys-the-context",

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/interpreter/state.h"
 
 #define MAX_BLOCK_THREADS 4096
@@ -405,6 +406,9 @@ int bp__interpreter_run(const BpIrModule *module, const BpIrNode *function, cons
 
 int bp_ir_interpret_steps(const BpIrModule *module, const char *function, const BpValue *args,
                           int32_t num_args, int64_t *steps) {
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(function) || !BP_NOT_NULL(steps) ||
+      !BP_IS_LIST(args, num_args))
+    return -1;
   const BpIrNode *found = bp_ir_module_find(module, function);
   if (!found)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the IR module has no function '%s'", function);
@@ -413,6 +417,8 @@ int bp_ir_interpret_steps(const BpIrModule *module, const char *function, const 
 
 int bp_ir_interpret(const BpIrModule *module, const char *function, const BpValue *args,
                     int32_t num_args) {
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(function) || !BP_IS_LIST(args, num_args))
+    return -1;
   int64_t steps = INT64_MAX;
   return bp_ir_interpret_steps(module, function, args, num_args, &steps);
 }

@@ -4,7 +4,8 @@
  *
  * All nodes belong to the module in the first argument and live as long as the module. A function
  * that gets a NULL operand returns NULL and keeps the error, so a caller checks a whole expression
- * once, at its end. A module under construction belongs to one thread. */
+ * once, at its end. Any other NULL, where none is allowed, is an error of kind BP_ERROR_VALUE. A
+ * module under construction belongs to one thread. */
 #ifndef BACKPLANE_COMPILER_IR_H
 #define BACKPLANE_COMPILER_IR_H
 

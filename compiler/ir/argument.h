@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of the arguments of public functions. BP_NOT_NULL repeats core/registry/argument.h,
+ * because a library must not include private headers of another. */
+#ifndef BACKPLANE_COMPILER_IR_ARGUMENT_H
+#define BACKPLANE_COMPILER_IR_ARGUMENT_H
+
+#include <backplane/error.h>
+
+/* Whether a pointer argument of a public function is not NULL; 0 with an error if it is. */
+#define BP_NOT_NULL(argument) ((argument) ? 1 : bp__null_argument(#argument, __func__))
+
+/* Whether an array of `count` elements can be read; 0 with an error if it cannot. */
+#define BP_IS_LIST(list, count) bp__is_list(list, count, #list, __func__)
+
+static inline int bp__null_argument(const char *argument, const char *function) {
+  bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
+  return 0;
+}
+
+static inline int bp__is_list(const void *list, int32_t count, const char *name,
+                              const char *function) {
+  if (count < 0)
+    bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' has %d elements", function, name, count);
+  return count == 0 || (count > 0 && (list || bp__null_argument(name, function)));
+}
+
+#endif
