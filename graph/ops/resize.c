@@ -15,6 +15,7 @@
 typedef struct ResizeAxis {
   int64_t in, out;
   float scale;
+  bool is_ratio;    /* whether the scale is the quotient of the extents: sizes are given */
   float start, end; /* cropped part of the axis, as fractions of its length */
 } ResizeAxis;
 
@@ -31,21 +32,27 @@ static float cropped_coordinate(const ResizeAxis *axis, float x) {
   return axis->start * last + x * length * last / (float)(axis->out - 1);
 }
 
+/* Divides a position by the scale. By the extents, because a rounded scale moves positions that are
+ * exactly between two elements: 4.5 / (6 / 20) is 15, but 14.999999 if 6 / 20 is rounded. */
+static float unscaled(const ResizeAxis *axis, float x) {
+  return axis->is_ratio ? x * (float)axis->in / (float)axis->out : x / axis->scale;
+}
+
 static float source_coordinate(const BpResize *r, const ResizeAxis *axis, int64_t i) {
-  float x = (float)i, in = (float)axis->in, out = (float)axis->out, scale = axis->scale;
+  float x = (float)i, in = (float)axis->in, out = (float)axis->out;
   if (bp__resize_is_crop(r))
     return cropped_coordinate(axis, x);
   if (!strcmp(r->coordinate, "asymmetric"))
-    return x / scale;
+    return unscaled(axis, x);
   if (!strcmp(r->coordinate, "align_corners"))
     return axis->out > 1 ? x * (in - 1) / (out - 1) : 0.0f;
   if (!strcmp(r->coordinate, "pytorch_half_pixel") && axis->out <= 1)
     return 0.0f;
-  if (!strcmp(r->coordinate, "half_pixel_symmetric")) {
-    float adjustment = out / (scale * in);
-    return in / 2.0f * (1.0f - adjustment) + (x + 0.5f) / scale - 0.5f;
+  if (!strcmp(r->coordinate, "half_pixel_symmetric") && !axis->is_ratio) {
+    float adjustment = out / (axis->scale * in);
+    return in / 2.0f * (1.0f - adjustment) + unscaled(axis, x + 0.5f) - 0.5f;
   }
-  return (x + 0.5f) / scale - 0.5f;
+  return unscaled(axis, x + 0.5f) - 0.5f;
 }
 
 static float round_nearest(const BpResize *r, float x, float scale) {
@@ -117,7 +124,7 @@ int64_t bp__resize_repeats(const BpResize *r, float scale) {
   int32_t places[16 * SAMPLE];
   float weight;
   int64_t factor = scale >= 1 && scale <= 16 ? (int64_t)scale : 0;
-  ResizeAxis axis = {SAMPLE, SAMPLE * factor, scale, 0, 1};
+  ResizeAxis axis = {SAMPLE, SAMPLE * factor, scale, false, 0, 1};
   if ((float)factor != scale || strcmp(r->mode, "nearest") || bp__resize_is_crop(r) ||
       !strcmp(r->coordinate, "align_corners"))
     return 0;
@@ -244,7 +251,7 @@ static int32_t read_axes(const BpGraphNode *node, ResizeAxis *axes, int32_t *dim
   int64_t given[BP_GRAPH_MAX_NDIM];
   int32_t count = bp__op_ints(node, -1, "axes", given, BP_GRAPH_MAX_NDIM), used = 0;
   for (int32_t i = 0; i < x->ndim; i++) {
-    axes[i] = (ResizeAxis){x->shape[i], x->shape[i], 1, 0, 1};
+    axes[i] = (ResizeAxis){x->shape[i], x->shape[i], 1, false, 0, 1};
     dims[i] = i;
   }
   for (int32_t i = 0; i < count; i++) {
@@ -266,6 +273,7 @@ static void keep_ratio(ResizeAxis *axes, const int32_t *dims, int32_t count, int
   for (int32_t i = 0; i < count; i++) {
     ResizeAxis *axis = &axes[dims[i]];
     axis->scale = scale;
+    axis->is_ratio = false;
     axis->out = (int64_t)floorf(scale * (float)axis->in + 0.5f);
   }
 }
@@ -280,6 +288,7 @@ static int read_sizes(const BpGraphNode *node, ResizeAxis *axes, const int32_t *
     ResizeAxis *axis = &axes[dims[i]];
     axis->out = sizes[i];
     axis->scale = sizes[i] == axis->in ? 1.0f : (float)sizes[i] / (float)axis->in;
+    axis->is_ratio = true;
   }
   if (count > 0 && strcmp(policy, "stretch"))
     keep_ratio(axes, dims, count, !strcmp(policy, "not_larger"));

@@ -170,6 +170,7 @@ static BpGraphValue *make_table(const Plan *plan, int32_t axis, int32_t taps, co
       text_attr("mode", r->mode),
       text_attr("coordinate", r->coordinate),
       text_attr("nearest", r->nearest),
+      bp__attr_int(graph, "is_ratio", r->sizes && !keeps_ratio(plan)),
       {.name = "cubic_a", .type = BP_GRAPH_ATTR_FLOAT, .floats = cubic_a, .count = 1},
       bp__attr_int(graph, "exclude_outside", r->exclude_outside),
       bp__attr_int(graph, "antialias", r->antialias)};
@@ -324,6 +325,12 @@ static const BpIrNode *cropped_coordinate(const Element *e) {
                       x_add(ir, x_mul(ir, start, last), apart));
 }
 
+/* Divides a position by the scale as unscaled of resize.c does. */
+static const BpIrNode *unscaled(const Element *e, const BpIrNode *x) {
+  return bp__node_int(e->op->node, "is_ratio", 0) ? x_div(e->ir, x_mul(e->ir, x, e->in), e->out)
+                                                  : x_div(e->ir, x, e->scale);
+}
+
 /* Computes the coordinate as source_coordinate of resize.c does. */
 static const BpIrNode *coordinate(const Element *e) {
   BpIrModule *ir = e->ir;
@@ -332,18 +339,18 @@ static const BpIrNode *coordinate(const Element *e) {
   if (!strcmp(how, "tf_crop_and_resize"))
     return cropped_coordinate(e);
   if (!strcmp(how, "asymmetric"))
-    return x_div(ir, e->place, e->scale);
+    return unscaled(e, e->place);
   if (!strcmp(how, "align_corners"))
     return x_div(ir, x_mul(ir, e->place, x_sub(ir, e->in, one)),
                  x_max(ir, x_sub(ir, e->out, one), one));
-  const BpIrNode *x = x_sub(ir, x_div(ir, x_add(ir, e->place, half), e->scale), half);
+  const BpIrNode *centre = unscaled(e, x_add(ir, e->place, half));
+  const BpIrNode *x = x_sub(ir, centre, half);
   if (!strcmp(how, "pytorch_half_pixel"))
     return bp_ir_select(ir, is_at_most_one(e, e->out), number(e, 0), x);
-  if (!strcmp(how, "half_pixel_symmetric")) {
+  if (!strcmp(how, "half_pixel_symmetric") && !bp__node_int(e->op->node, "is_ratio", 0)) {
     const BpIrNode *adjustment = x_div(ir, e->out, x_mul(ir, e->scale, e->in));
     const BpIrNode *offset = x_mul(ir, x_div(ir, e->in, number(e, 2)), x_sub(ir, one, adjustment));
-    x = x_add(ir, offset, x_div(ir, x_add(ir, e->place, half), e->scale));
-    return x_sub(ir, x, half);
+    return x_sub(ir, x_add(ir, offset, centre), half);
   }
   return x;
 }

@@ -281,6 +281,11 @@ CASES = {
         {"x": (FLOAT, ["n", 2, "h", "w"]), "s": (INT64, [2])}, "z", {},
         [{"x": Shape((n, 2, h, w)), "s": s} for n, h, w, s in [
             (1, 5, 7, (9, 3)), (2, 5, 7, (5, 7)), (1, 1, 1, (4, 4)), (3, 8, 6, (1, 1))]]),
+    "resize_to_equally_near_elements": (
+        [node("Resize", "x   s", "y", mode="nearest", nearest_mode="round_prefer_ceil", axes=[1]),
+         node("Resize", "x   s", "z", mode="nearest", coordinate_transformation_mode="half_pixel_symmetric", axes=[1])],
+        {"x": (FLOAT, ["n", "w"]), "s": (INT64, [1])}, "y z", {},
+        [{"x": Shape((2, w)), "s": [s]} for w, s in [(20, 6), (14, 1), (7, 10), (13, 13), (25, 30)]]),
     "resize_by_sizes_within_a_ratio": (
         [node("Resize", "x   s", "y", mode="linear", axes=[2, 3], keep_aspect_ratio_policy="not_larger")],
         {"x": (FLOAT, [1, 2, "h", "w"]), "s": (INT64, [2])}, "y", {},

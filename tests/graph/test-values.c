@@ -451,6 +451,21 @@ static void test_resized_extent(void) {
   check(builder, &extent, 1);
 }
 
+/* (4 + 0.5) / (6 / 20) - 0.5 is 14.5, but less if 6 / 20 is rounded. */
+static void test_nearest_of_two(void) {
+  static const int64_t sizes[] = {1, 1, 1, 6};
+  const Case c = {"Resize", "", "", 0, {0}, {1, 5, 8, 11, 15, 18}};
+  float x[20];
+  OnnxBuilder *builder = onnx_builder_new();
+  for (int32_t i = 0; i < COUNT(x); i++)
+    x[i] = (float)i;
+  onnx_data(builder, "sizes", INT64, (int64_t[]){4}, 1, sizes, sizeof(sizes));
+  onnx_data(builder, "x", FLOAT, (int64_t[]){1, 1, 1, 20}, 4, x, sizeof(x));
+  onnx_node(builder, "Resize", "x,,,sizes", "y", "mode=nearest nearest_mode=round_prefer_ceil");
+  onnx_output(builder, "y");
+  check(builder, &c, 1);
+}
+
 /* Operator set 10 does not define how nearest positions are rounded; the test expects onnxruntime's
  * result. */
 static void test_old_resize(void) {
@@ -482,6 +497,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/sums_are_divided_before_a_step", test_sums_before_steps);
   g_test_add_func("/values/means_of_integers_are_exact", test_means_of_integers);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
+  g_test_add_func("/values/nearest_of_two_equally_near_elements_is_exact", test_nearest_of_two);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
   return g_test_run();
 }
