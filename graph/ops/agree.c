@@ -211,6 +211,24 @@ int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *exten
              : -1;
 }
 
+BpGraphValue *bp__op_onto(BpGraph *graph, const BpGraphNode *node, const char *op, BpGraphValue *x,
+                          BpGraphValue *value, const char *complaint) {
+  BpGraphValue *result = binary(graph, node, op, x, value);
+  if (result && result->ndim != x->ndim) {
+    bp__op_bad(node, "%s", complaint);
+    return NULL;
+  }
+  for (int32_t i = 0; result && i < x->ndim; i++) {
+    BpExtents *extents = &graph->extents;
+    int64_t more = bp__extent_subtract(extents, result->shape[i], x->shape[i]);
+    int64_t less = bp__extent_subtract(extents, x->shape[i], result->shape[i]);
+    if (bp__op_require(graph, node, more, complaint) ||
+        bp__op_require(graph, node, less, complaint))
+      return NULL;
+  }
+  return result;
+}
+
 /* Requires an input to have the given extents, which a run checks; returns 1 if two numbers
  * differ. */
 static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {

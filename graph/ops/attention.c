@@ -368,7 +368,9 @@ BP_ROW_EXPAND(attention) {
     stages[1] = bp__op_unary(graph, node, "Tanh", binary(&at, "Div", stages[0], most));
     stages[1] = binary(&at, "Mul", stages[1], most);
   }
-  stages[2] = bias ? binary(&at, "Add", stages[1], bias) : stages[1];
+  stages[2] = bias ? bp__op_onto(graph, node, "Add", stages[1], bias,
+                                 "its mask does not broadcast to the scores")
+                   : stages[1];
   stages[3] = probabilities(&at, stages[2], bias);
   out = grouped_product(&at, stages[3], at.v);
   if (out && node->inputs[0]->ndim == 3) {

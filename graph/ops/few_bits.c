@@ -180,7 +180,8 @@ BP_ROW_EXPAND(matmul_nbits) {
                                               : packed_product(graph, node, &w, a, scales, offset);
   sum = bp__op_cast(graph, node, sum, node->inputs[0]->dtype);
   if (sum && bp__node_input(node, 5))
-    sum = bp__op_binary(graph, node, "Add", sum, node->inputs[5]);
+    sum = bp__op_onto(graph, node, "Add", sum, node->inputs[5],
+                      "its bias does not broadcast to the product");
   node->outputs[0] = sum;
   return sum ? 0 : -1;
 }

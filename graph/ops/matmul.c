@@ -236,10 +236,9 @@ BP_ROW_EXPAND(gemm) {
   pair[1] = pair[0] ? gemm_operand(graph, node, 1, "transB") : NULL;
   sum = bp__op_apply(graph, "", "MatMul", node->name, pair, 2, NULL, 0);
   sum = scaled(graph, node, sum, "alpha");
-  if (sum && bp__node_input(node, 2)) {
-    BpGraphValue *addends[2] = {sum, scaled(graph, node, node->inputs[2], "beta")};
-    sum = bp__op_apply(graph, "", "Add", node->name, addends, 2, NULL, 0);
-  }
+  if (sum && bp__node_input(node, 2))
+    sum = bp__op_onto(graph, node, "Add", sum, scaled(graph, node, node->inputs[2], "beta"),
+                      "its input C does not broadcast to the product");
   node->outputs[0] = sum;
   return sum ? 0 : -1;
 }

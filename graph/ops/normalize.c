@@ -6,6 +6,9 @@
 
 #include "graph/ops/rows.h"
 
+static const char scale_complaint[] = "its scale does not broadcast to its input";
+static const char bias_complaint[] = "its bias does not broadcast to its input";
+
 /* Reshapes a vector over the channels to broadcast over a tensor of `ndim` dimensions. */
 static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                                    int32_t ndim) {
@@ -105,10 +108,11 @@ BP_ROW_EXPAND(instance_normalization) {
     return bp__op_bad(node, "its input has fewer than 3 dimensions");
   for (int32_t i = 2; i < x->ndim; i++)
     axes[i - 2] = i;
-  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2, &moments),
-                    over_channels(graph, node, node->inputs[1], x->ndim));
-  x = bp__op_binary(graph, node, "Add", x,
-                    over_channels(graph, node, node->inputs[2], node->inputs[0]->ndim));
+  x = bp__op_onto(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2, &moments),
+                  over_channels(graph, node, node->inputs[1], x->ndim), scale_complaint);
+  x = bp__op_onto(graph, node, "Add", x,
+                  over_channels(graph, node, node->inputs[2], node->inputs[0]->ndim),
+                  bias_complaint);
   node->outputs[0] = x;
   return x ? 0 : -1;
 }
@@ -122,10 +126,10 @@ BP_ROW_EXPAND(layer_normalization) {
     return -1;
   while (axis < x->ndim)
     axes[count++] = axis++;
-  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, count, &moments),
-                    node->inputs[1]);
+  x = bp__op_onto(graph, node, "Mul", standardize(graph, node, x, axes, count, &moments),
+                  node->inputs[1], scale_complaint);
   if (bp__node_input(node, 2))
-    x = bp__op_binary(graph, node, "Add", x, node->inputs[2]);
+    x = bp__op_onto(graph, node, "Add", x, node->inputs[2], bias_complaint);
   node->outputs[0] = x;
   if (node->num_outputs > 1)
     node->outputs[1] = moments.mean;
@@ -214,8 +218,8 @@ BP_ROW_EXPAND(rms_normalization) {
   BpGraphValue *inverse =
       bp__op_unary(graph, node, "Reciprocal", bp__op_unary(graph, node, "Sqrt", square));
   wide = bp__op_binary(graph, node, "Mul", wide, inverse);
-  node->outputs[0] =
-      bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype), node->inputs[1]);
+  node->outputs[0] = bp__op_onto(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype),
+                                 node->inputs[1], scale_complaint);
   return node->outputs[0] ? 0 : -1;
 }
 

@@ -221,6 +221,10 @@ BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphVa
 /* Checks that each extent is at most that of `most`; a run checks open extents (agree.c). */
 int bp__op_at_most(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                    const int64_t *most, int32_t count, const char *complaint);
+/* Applies an element-wise operator to x and a value that broadcasts to the shape of x; a run checks
+ * open extents (agree.c). NULL with the complaint about `node`; x and the value may be NULL. */
+BpGraphValue *bp__op_onto(BpGraph *graph, const BpGraphNode *node, const char *op, BpGraphValue *x,
+                          BpGraphValue *value, const char *complaint);
 /* Infers the outputs. If open extents leave it unknown whether the inputs match, nodes that compare
  * them in each run are appended before the node (returns 0), or instead of it (returns 1). */
 int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);

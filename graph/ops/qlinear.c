@@ -173,7 +173,8 @@ BP_ROW_EXPAND(qgemm) {
              ? bp__op_apply(graph, "", "MatMulInteger", node->name, inputs, 4, NULL, 0)
              : NULL;
   if (bp__node_input(node, 6))
-    sums = bp__op_binary(graph, node, "Add", sums, node->inputs[6]);
+    sums = bp__op_onto(graph, node, "Add", sums, node->inputs[6],
+                       "its input C does not broadcast to the product");
   scale = bp__op_binary(graph, node, "Mul", node->inputs[1], node->inputs[4]);
   scale = bp__op_binary(graph, node, "Mul", scale,
                         bp__op_scalar(graph, node, scale, bp__node_float(node, "alpha", 1)));

@@ -223,6 +223,26 @@ static void test_element_types(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");
 }
 
+/* A result has the shape of the product, input or scores, whatever is added to them. */
+static void test_larger_addends(void) {
+  static const char *const uses[][3] = {
+      {"Gemm", "row,square,column", "does not broadcast to the product"},
+      {"LayerNormalization", "row,column", "scale does not broadcast to its input"},
+      {"LayerNormalization", "row,row,column", "bias does not broadcast to its input"},
+      {"RMSNormalization", "row,square", "scale does not broadcast to its input"},
+      {"Attention", "y,y,y,mask", "mask does not broadcast to the scores"}};
+  for (size_t i = 0; i < G_N_ELEMENTS(uses); i++) {
+    OnnxBuilder *builder = small();
+    builder->version = 23;
+    onnx_floats(builder, "row", "1x3");
+    onnx_floats(builder, "column", "3x1");
+    onnx_floats(builder, "square", "3x3");
+    onnx_floats(builder, "mask", "5x1x4x4");
+    onnx_node(builder, uses[i][0], uses[i][1], "z", "");
+    assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, uses[i][2]);
+  }
+}
+
 /* An input whose type is a message of the schema that has no tensor type. */
 static OnnxBuilder *with_input_of(size_t has_type) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -658,6 +678,7 @@ int main(int argc, char **argv) {
                   test_declared_types_of_bodies_are_checked);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/types/integers-are-refused-where-floats-are-meant", test_element_types);
+  g_test_add_func("/onnx/shapes/what-is-added-does-not-enlarge-the-result", test_larger_addends);
   g_test_add_func("/onnx/types/values_that_are_no_tensors_are_refused",
                   test_values_that_are_no_tensors_are_refused);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
