@@ -360,6 +360,16 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
   return bp_ir_make(module, BP_IR_SELECT, a->dtype, operands, 3, 0, 0, NULL);
 }
 
+const BpIrNode *bp__ir_select_like(BpIrModule *module, const BpIrNode *node,
+                                   const BpIrNode *condition, const BpIrNode *a,
+                                   const BpIrNode *b) {
+  const BpIrNode *select = bp_ir_select(module, condition, a, b);
+  if (!select || !node->int_value || select->kind != BP_IR_SELECT || select == a || select == b)
+    return select;
+  return bp_ir_make(module, BP_IR_SELECT, select->dtype, select->operands, 3, node->int_value, 0,
+                    NULL);
+}
+
 /* ---- Conversion and vectors -------------------------------------------------------------- */
 
 /* Whether the type `wide` can represent every value of the type `narrow`. */

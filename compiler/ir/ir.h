@@ -217,6 +217,11 @@ static inline bool bp__ir_is_nothing(const BpIrNode *node) {
 const BpIrNode *bp__ir_with_operands(BpIrModule *module, const BpIrNode *node,
                                      const BpIrNode *const *operands);
 
+/* Makes a select that says of its branches what `node`, a select, says of its own: that both are
+ * defined whatever the condition is (a value other than 0), or that only the chosen one is. */
+const BpIrNode *bp__ir_select_like(BpIrModule *module, const BpIrNode *node,
+                                   const BpIrNode *condition, const BpIrNode *a, const BpIrNode *b);
+
 /* ---- Maps and rewriting (rewrite.c) ------------------------------------------------------ */
 
 /* A hash map from nodes, by identity, to nodes or other pointers. A zeroed map is empty. */

@@ -70,7 +70,7 @@ static const BpIrNode *rebuild(BpIrModule *module, const BpIrNode *node,
   case BP_IR_NOT:
     return bp_ir_not(module, operands[0]);
   case BP_IR_SELECT:
-    return bp_ir_select(module, operands[0], operands[1], operands[2]);
+    return bp__ir_select_like(module, node, operands[0], operands[1], operands[2]);
   case BP_IR_CAST:
     return bp_ir_cast(module, node->dtype, operands[0]);
   case BP_IR_REINTERPRET:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storage flattening: reads and writes of tensors by coordinates become loads and stores by element
  * index. A branch of a select is read only if it is chosen: a read in the branch that is not
- * provably inside its buffer is masked by the select's condition. */
+ * provably inside its buffer is masked by the select's condition, unless the select says that both
+ * branches are defined. */
 
 #include "compiler/lower/lowering.h"
 
@@ -92,7 +93,7 @@ static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
   BpLowering *lowering = flatten->lowering;
   if (node->kind == BP_IR_LET)
     return keep_name(flatten, node);
-  if (node->kind != BP_IR_SELECT || node->operands[0]->dtype.lanes != 1)
+  if (node->kind != BP_IR_SELECT || node->int_value || node->operands[0]->dtype.lanes != 1)
     return 0;
   int outside = bp__ir_visit_once(node, visit_outside_read, lowering);
   if (outside <= 0)

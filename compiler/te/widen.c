@@ -41,8 +41,8 @@ static const BpIrNode *remake(BpIrRewriter *rewriter, const BpIrNode *node) {
   if (node->kind == BP_IR_CALL)
     return remake_call(rewriter, node);
   if (node->kind == BP_IR_SELECT)
-    return bp_ir_select(module, operands[0], widened(rewriter, operands[1]),
-                        widened(rewriter, operands[2]));
+    return bp__ir_select_like(module, node, operands[0], widened(rewriter, operands[1]),
+                              widened(rewriter, operands[2]));
   return bp_ir_binary(module, node->kind, widened(rewriter, operands[0]),
                       widened(rewriter, operands[1]));
 }

@@ -51,6 +51,18 @@ static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double 
     return bp_ir_float(ir, dtype, value);
   return bp_ir_int(ir, dtype, x_bits(value));
 }
+/* A select of branches that are both defined whatever the condition is, so that what they read is
+ * read without a mask. */
+static inline const BpIrNode *x_choose(BpIrModule *ir, const BpIrNode *condition, const BpIrNode *a,
+                                       const BpIrNode *b) {
+  const BpIrTable *table = bp_ir_table();
+  const BpIrNode *select = bp_ir_select(ir, condition, a, b);
+  if (!select || select == a || select == b || table->kind(select) != BP_IR_SELECT)
+    return select;
+  const BpIrNode *operands[] = {table->operand(select, 0), table->operand(select, 1),
+                                table->operand(select, 2)};
+  return bp_ir_make(ir, BP_IR_SELECT, table->dtype(select), operands, 3, 1, 0, NULL);
+}
 static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const BpIrNode *a) {
   return a ? bp_ir_call(ir, bp_ir_table()->dtype(a), BP_IR_CALL_INTRINSIC, name, &a, 1) : NULL;
 }

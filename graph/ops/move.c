@@ -754,7 +754,7 @@ static const BpIrNode *trilu_body(BpTe *te, const BpIrNode *const *axes, void *c
     return NULL;
   row = x_add(ir, row, x_index(ir, k));
   keep = bp__node_int(op->node, "upper", 1) ? x_ge(ir, column, row) : x_ge(ir, row, column);
-  return bp_ir_select(ir, keep, bp_te_read(te, op->inputs[0], axes), x_number(ir, in->dtype, 0));
+  return x_choose(ir, keep, bp_te_read(te, op->inputs[0], axes), x_number(ir, in->dtype, 0));
 }
 
 BP_ROW_COMPUTE(trilu) {

@@ -80,20 +80,19 @@ BP_ROW_SCALAR(decode_float) {
                                            int_of(ir, (int64_t)(127 - f->bias) << 23)));
   const BpIrNode *small =
       x_mul(ir, bp_ir_cast(ir, BP__FLOAT32, rest), x_number(ir, BP__FLOAT32, step_of(f)));
-  const BpIrNode *value =
-      bp_ir_select(ir, x_lt(ir, rest, int_of(ir, 1 << f->fraction)), small, normal);
+  const BpIrNode *value = x_choose(ir, x_lt(ir, rest, int_of(ir, 1 << f->fraction)), small, normal);
   if (f->has_inf)
-    value = bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, rest, int_of(ir, f->overflow)),
-                         x_number(ir, BP__FLOAT32, HUGE_VAL), value);
-  value = bp_ir_select(ir, x_ge(ir, code, int_of(ir, sign)),
-                       x_mul(ir, value, x_number(ir, BP__FLOAT32, -1)), value);
+    value = x_choose(ir, bp_ir_binary(ir, BP_IR_EQ, rest, int_of(ir, f->overflow)),
+                     x_number(ir, BP__FLOAT32, HUGE_VAL), value);
+  value = x_choose(ir, x_ge(ir, code, int_of(ir, sign)),
+                   x_mul(ir, value, x_number(ir, BP__FLOAT32, -1)), value);
   if (!f->has_nan)
     return value;
   /* NaN has the codes above infinity, a single code, or the code of minus zero. */
   const BpIrNode *is_nan = f->has_minus_zero
                                ? x_lt(ir, int_of(ir, f->has_inf ? f->overflow : f->largest), rest)
                                : bp_ir_binary(ir, BP_IR_EQ, code, int_of(ir, f->nan));
-  return bp_ir_select(ir, is_nan, x_number(ir, BP__FLOAT32, (double)NAN), value);
+  return x_choose(ir, is_nan, x_number(ir, BP__FLOAT32, (double)NAN), value);
 }
 
 BP_ROW_INFER(encode_float) {
@@ -115,8 +114,7 @@ static const BpIrNode *encode_magnitude(BpIrModule *ir, const Format *f, const B
   const BpIrNode *small =
       x_sub(ir, same_bits(ir, INT32, x_add(ir, same_bits(ir, BP__FLOAT32, bits), large)),
             same_bits(ir, INT32, large));
-  return bp_ir_select(ir, x_lt(ir, bits, int_of(ir, (int64_t)(128 - f->bias) << 23)), small,
-                      normal);
+  return x_choose(ir, x_lt(ir, bits, int_of(ir, (int64_t)(128 - f->bias) << 23)), small, normal);
 }
 
 BP_ROW_SCALAR(encode_float) {
@@ -125,12 +123,12 @@ BP_ROW_SCALAR(encode_float) {
   int32_t sign = 1 << (f->bits - 1);
   const BpIrNode *bits = same_bits(ir, INT32, args[0]), *rest = masked(ir, bits, INT32_MAX);
   const BpIrNode *code = encode_magnitude(ir, f, rest), *negative;
-  code = bp_ir_select(ir, x_lt(ir, int_of(ir, f->largest), code), int_of(ir, over), code);
-  code = bp_ir_select(ir, x_lt(ir, int_of(ir, 0x7f800000), rest), int_of(ir, f->nan), code);
+  code = x_choose(ir, x_lt(ir, int_of(ir, f->largest), code), int_of(ir, over), code);
+  code = x_choose(ir, x_lt(ir, int_of(ir, 0x7f800000), rest), int_of(ir, f->nan), code);
   negative = bp_ir_binary(ir, BP_IR_BIT_OR, code, int_of(ir, sign));
   if (!f->has_minus_zero)
-    negative = bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, code, int_of(ir, 0)), code, negative);
-  return bp_ir_cast(ir, UINT8, bp_ir_select(ir, x_lt(ir, bits, int_of(ir, 0)), negative, code));
+    negative = x_choose(ir, bp_ir_binary(ir, BP_IR_EQ, code, int_of(ir, 0)), code, negative);
+  return bp_ir_cast(ir, UINT8, x_choose(ir, x_lt(ir, bits, int_of(ir, 0)), negative, code));
 }
 
 /* ---- Packed elements --------------------------------------------------------------------- */
@@ -163,8 +161,8 @@ static const BpIrNode *unpack_body(BpTe *te, const BpIrNode *const *axes, void *
   place = bp_ir_cast(ir, INT32, x_mul(ir, place, x_index(ir, bits)));
   value = masked(ir, bp_ir_binary(ir, BP_IR_SHR, value, place), (1 << bits) - 1);
   if (dtype.code == BP_DTYPE_INT)
-    value = bp_ir_select(ir, x_lt(ir, value, int_of(ir, 1 << (bits - 1))), value,
-                         x_sub(ir, value, int_of(ir, 1 << bits)));
+    value = x_choose(ir, x_lt(ir, value, int_of(ir, 1 << (bits - 1))), value,
+                     x_sub(ir, value, int_of(ir, 1 << bits)));
   return bp_ir_cast(ir, dtype, value);
 }
 

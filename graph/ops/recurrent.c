@@ -57,12 +57,12 @@ static const BpIrNode *apply_activation(BpIrModule *ir, const char *name, const 
   if (!strcmp(name, "HardSigmoid"))
     return x_min(ir, one, x_max(ir, zero, x_add(ir, x_mul(ir, a, x), b)));
   if (!strcmp(name, "LeakyRelu"))
-    return bp_ir_select(ir, x_lt(ir, x, zero), x_mul(ir, a, x), x);
+    return x_choose(ir, x_lt(ir, x, zero), x_mul(ir, a, x), x);
   if (!strcmp(name, "Elu"))
-    return bp_ir_select(ir, x_lt(ir, x, zero),
-                        x_mul(ir, a, x_sub(ir, x_call1(ir, "exp", x_min(ir, x, zero)), one)), x);
+    return x_choose(ir, x_lt(ir, x, zero),
+                    x_mul(ir, a, x_sub(ir, x_call1(ir, "exp", x_min(ir, x, zero)), one)), x);
   if (!strcmp(name, "ThresholdedRelu"))
-    return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_GT, x, a), x, zero);
+    return x_choose(ir, bp_ir_binary(ir, BP_IR_GT, x, a), x, zero);
   if (!strcmp(name, "Affine"))
     return x_add(ir, x_mul(ir, a, x), b);
   return x_mul(ir, a, x_call1(ir, "tanh", x_mul(ir, b, x))); /* ScaledTanh */

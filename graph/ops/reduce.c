@@ -195,8 +195,8 @@ static const BpIrNode *read_shift(BpTe *te, BpTeTensor *shift, const BpIrNode *c
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *largest = bp_te_read(te, shift, axes);
   const BpIrNode *infinity = x_number(ir, x_dtype(largest), HUGE_VAL);
-  return bp_ir_select(ir, x_lt(ir, x_abs(ir, largest), infinity), largest,
-                      x_number(ir, x_dtype(largest), 0));
+  return x_choose(ir, x_lt(ir, x_abs(ir, largest), infinity), largest,
+                  x_number(ir, x_dtype(largest), 0));
 }
 
 static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {

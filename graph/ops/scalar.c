@@ -74,8 +74,8 @@ INTRINSIC(round, "round")
 BP_ROW_SCALAR(sign) {
   const BpIrNode *x = args[0], *zero = number(ir, x, 0);
   (void)node;
-  return bp_ir_select(ir, x_lt(ir, zero, x), number(ir, x, 1),
-                      bp_ir_select(ir, x_lt(ir, x, zero), number(ir, x, -1), x));
+  return x_choose(ir, x_lt(ir, zero, x), number(ir, x, 1),
+                  x_choose(ir, x_lt(ir, x, zero), number(ir, x, -1), x));
 }
 
 BP_ROW_SCALAR(reciprocal) {
@@ -91,7 +91,7 @@ BP_ROW_SCALAR(relu) {
 /* x if it is not negative, else `otherwise`. */
 static const BpIrNode *unless_negative(BpIrModule *ir, const BpIrNode *x,
                                        const BpIrNode *otherwise) {
-  return bp_ir_select(ir, x_lt(ir, x, number(ir, x, 0)), otherwise, x);
+  return x_choose(ir, x_lt(ir, x, number(ir, x, 0)), otherwise, x);
 }
 
 BP_ROW_SCALAR(leaky_relu) {
@@ -106,7 +106,7 @@ BP_ROW_SCALAR(prelu) {
 
 BP_ROW_SCALAR(thresholded_relu) {
   const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 1.0f);
-  return bp_ir_select(ir, x_lt(ir, alpha, args[0]), args[0], number(ir, args[0], 0));
+  return x_choose(ir, x_lt(ir, alpha, args[0]), args[0], number(ir, args[0], 0));
 }
 
 static const BpIrNode *exp_minus_one(BpIrModule *ir, const BpIrNode *x) {
@@ -219,15 +219,15 @@ static const BpIrNode *plus(BpIrModule *ir, const BpIrNode *x, double addend) {
   const BpIrNode *sum = x_add(ir, x, number(ir, x, whole));
   if (whole == addend)
     return sum;
-  return bp_ir_select(ir, is_below(ir, x, -whole), x_add(ir, sum, number(ir, x, 1)), sum);
+  return x_choose(ir, is_below(ir, x, -whole), x_add(ir, sum, number(ir, x, 1)), sum);
 }
 
 BP_ROW_SCALAR(shrink) {
   const BpIrNode *x = args[0], *zero = number(ir, x, 0);
   double bias = (double)bp__node_float(node, "bias", 0.0f);
   double lambda = (double)bp__node_float(node, "lambd", 0.5f);
-  return bp_ir_select(ir, is_below(ir, x, -lambda), plus(ir, x, bias),
-                      bp_ir_select(ir, is_above(ir, x, lambda), plus(ir, x, -bias), zero));
+  return x_choose(ir, is_below(ir, x, -lambda), plus(ir, x, bias),
+                  x_choose(ir, is_above(ir, x, lambda), plus(ir, x, -bias), zero));
 }
 
 BP_ROW_SCALAR(clip) {
@@ -308,16 +308,16 @@ BP_ROW_SCALAR(mod) {
   if (like_c || !rest)
     return rest;
   zero = number(ir, rest, 0);
-  return bp_ir_select(
-      ir, bp_ir_select(ir, x_lt(ir, args[1], zero), x_lt(ir, zero, rest), x_lt(ir, rest, zero)),
-      x_add(ir, rest, args[1]), rest);
+  return x_choose(ir,
+                  x_choose(ir, x_lt(ir, args[1], zero), x_lt(ir, zero, rest), x_lt(ir, rest, zero)),
+                  x_add(ir, rest, args[1]), rest);
 }
 
 /* pow(x, 0.5), which unlike the square root gives 0 for -0 and infinity for minus infinity. */
 static const BpIrNode *root(BpIrModule *ir, const BpIrNode *x) {
   const BpIrNode *is_lowest = bp_ir_binary(ir, BP_IR_EQ, x, number(ir, x, -HUGE_VAL));
-  return bp_ir_select(ir, is_lowest, number(ir, x, HUGE_VAL),
-                      x_call1(ir, "sqrt", x_add(ir, x, number(ir, x, 0))));
+  return x_choose(ir, is_lowest, number(ir, x, HUGE_VAL),
+                  x_call1(ir, "sqrt", x_add(ir, x, number(ir, x, 0))));
 }
 
 /* Small powers, the most frequent ones in models, are computed without the intrinsic. */
@@ -350,5 +350,5 @@ BP_ROW_SCALAR(bit_shift) {
 
 BP_ROW_SCALAR(where) {
   (void)node;
-  return bp_ir_select(ir, args[0], args[1], args[2]);
+  return x_choose(ir, args[0], args[1], args[2]);
 }

@@ -82,7 +82,7 @@ static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes
       x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, bp__op_extent(op, update->shape[axis])));
   memcpy(indices, axes, (size_t)cache->ndim * sizeof(*indices));
   indices[axis] = at;
-  return bp_ir_select(ir, is_new, bp_te_read_if(te, op->inputs[1], indices, is_new), old);
+  return x_choose(ir, is_new, bp_te_read_if(te, op->inputs[1], indices, is_new), old);
 }
 
 BP_ROW_COMPUTE(tensor_scatter) {
