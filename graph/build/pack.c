@@ -76,7 +76,7 @@ static int has_weights_of_state(const BpGraphNode *node) {
 static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
   const BpTarget *target = ((Packing *)rewrite->context)->target;
   BpGraphValue *weights = node->inputs[1];
-  int64_t bits = bp_te_accumulator(weights->dtype).bits;
+  int64_t bits = bp_te_accumulator(node->outputs[0]->dtype).bits;
   int64_t panel = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / bits;
   if (!weights->data || weights->ndim != 2 || weights->shape[0] % panel != 0)
     return 0;

@@ -52,9 +52,11 @@ static int step_body(BpTe *te, const BpIrNode *const *axes, void *context,
 
 BP_ROW_COMPUTE(lstm_steps) {
   Lstm lstm = {.product = NULL};
-  if (bp__cell_begin(&lstm.cell, op) ||
-      !(lstm.content = bp__cell_state(&lstm.cell, "content", 4)) ||
-      !(lstm.product = bp__cell_product(&lstm.cell, lstm.cell.state, 0, 4)))
+  BpTeTensor *state;
+  if (bp__cell_begin(&lstm.cell, op) || !(lstm.content = bp__cell_state(&lstm.cell, "content", 4)))
+    return -1;
+  state = op->inputs[6] ? bp__cell_quantized(&lstm.cell) : lstm.cell.state;
+  if (!state || !(lstm.product = bp__cell_product(&lstm.cell, state, 0, 4)))
     return -1;
   return bp__cell_end(&lstm.cell, step_body, &lstm, outputs);
 }

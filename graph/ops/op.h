@@ -183,6 +183,11 @@ BpGraphValue *bp__op_number(BpGraph *graph, const BpGraphNode *node, BpDataType 
                             double value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
+/* Quantises float32 numbers to bytes by their range, which includes 0: of all numbers, or of those
+ * along the axes (static), which stay as dimensions of extent 1. Sets `results` to the bytes, the
+ * scales and the zero points (quantize.c). */
+int bp__op_quantize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x, const int64_t *axes,
+                    int32_t num_axes, BpGraphValue **results);
 /* The vector 0, 1, 2 and so on, as int64; `count` may be open (mark.c). */
 BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t count);
 /* Makes a vector of extents for `node`. If an operator needs the vector as data, nodes compute

@@ -200,51 +200,6 @@ BP_ROW_EXPAND(dynamic_quantize_matmul) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* Dequantises the weights of an LSTM, (directions, terms, rows), by a scale and a zero point for
- * each direction or for each row of it; gives them as LSTM takes them, (directions, rows, terms).
- */
-static BpGraphValue *lstm_weights(BpGraph *graph, const BpGraphNode *node, int32_t index,
-                                  int32_t parameters) {
-  if (check_input(node, index, 0) || check_input(node, parameters, 0))
-    return NULL;
-  BpGraphValue *weights = node->inputs[index], *scale = node->inputs[parameters];
-  BpGraphValue *zero = bp__node_input(node, parameters + 1);
-  int32_t ndim = scale->ndim;
-  if (weights->ndim != 3 || weights->dtype.bits != 8 || ndim < 1 || ndim > 2 ||
-      scale->shape[0] != weights->shape[0] || (ndim == 2 && scale->shape[1] != weights->shape[2]) ||
-      (zero &&
-       (!bp__value_same_shape(zero, scale) || !bp__dtype_equal(zero->dtype, weights->dtype)))) {
-    bp__op_bad(node, "its quantised weights, scale and zero point do not fit in type or shape");
-    return NULL;
-  }
-  const int64_t shape[] = {scale->shape[0], 1, ndim == 2 ? scale->shape[1] : 1};
-  BpGraphValue *values = bp__op_cast(graph, node, weights, scale->dtype);
-  if (zero)
-    values = bp__op_binary(
-        graph, node, "Sub", values,
-        bp__op_reshape(graph, node, bp__op_cast(graph, node, zero, scale->dtype), shape, 3));
-  values = bp__op_binary(graph, node, "Mul", values, bp__op_reshape(graph, node, scale, shape, 3));
-  return bp__op_transpose(graph, node, values, (const int64_t[]){0, 2, 1}, 3);
-}
-
-/* An LSTM with quantised weights, in float32. onnxruntime quantises the inputs of its products,
- * too, before each step. */
-BP_ROW_EXPAND(dynamic_quantize_lstm) {
-  BpGraphValue *inputs[] = {
-      node->inputs[0],         lstm_weights(graph, node, 1, 8), lstm_weights(graph, node, 2, 10),
-      bp__node_input(node, 3), bp__node_input(node, 4),         bp__node_input(node, 5),
-      bp__node_input(node, 6), bp__node_input(node, 7)};
-  if (!inputs[1] || !inputs[2])
-    return -1;
-  BpGraphNode *lstm = bp__graph_node(graph, bp__op_find("", "LSTM"), node->name, inputs, 8,
-                                     node->num_outputs, node->attrs, node->num_attrs);
-  if (!lstm || bp__op_append(graph, lstm))
-    return -1;
-  for (int32_t i = 0; i < node->num_outputs; i++)
-    node->outputs[i] = lstm->outputs[i];
-  return 0;
-}
-
 /* MaxPool with the channels as the last axis. */
 BP_ROW_EXPAND(nhwc_max_pool) {
   if (check_input(node, 0, 0))

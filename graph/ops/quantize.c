@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised operators, built from other operators. Differences from zero points, products and sums
- * are int32; scales are applied in float32, and numbers are rounded, halves to even, before the
- * zero point is added. */
+ * are int32, or float32 where all of them are exact; scales are applied in float32, and numbers are
+ * rounded, halves to even, before the zero point is added. */
+#include <stdlib.h>
+
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 #define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
+/* The largest byte, and the largest magnitude of a byte minus its zero point. */
+#define MOST_BYTE 255
 
 static int is_integer(BpDataType dtype) {
   return dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
@@ -193,21 +197,24 @@ BP_ROW_EXPAND(dequantize_linear) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The least or the largest of all elements and zero. */
-static BpGraphValue *extreme(BpGraph *graph, const BpGraphNode *node, const char *reduction,
+/* The least or the largest of the elements of x along the axes, or of all elements, and zero. */
+static BpGraphValue *extreme(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
+                             const int64_t *axes, int32_t num_axes, const char *reduction,
                              const char *op) {
-  BpGraphAttr attr = bp__attr_int(graph, "keepdims", 0);
-  BpGraphValue *value = bp__op_apply(graph, "", reduction, node->name, node->inputs, 1, &attr, 1);
+  BpGraphAttr attrs[2] = {bp__attr_int(graph, "keepdims", num_axes > 0),
+                          bp__attr_ints("axes", axes, num_axes)};
+  BpGraphValue *value =
+      bp__op_apply(graph, "", reduction, node->name, &x, 1, attrs, num_axes > 0 ? 2 : 1);
   return bp__op_binary(graph, node, op, value, constant(graph, 0));
 }
 
-BP_ROW_EXPAND(dynamic_quantize_linear) {
-  BpGraphValue *x = node->inputs[0], *least, *range, *scale, *zero;
-  if (!bp__dtype_equal(x->dtype, BP__FLOAT32))
-    return bp__op_bad(node, "its input is not float32");
-  least = extreme(graph, node, "ReduceMin", "Min");
-  range = bp__op_binary(graph, node, "Sub", extreme(graph, node, "ReduceMax", "Max"), least);
-  scale = bp__op_binary(graph, node, "Div", range, constant(graph, 255));
+int bp__op_quantize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x, const int64_t *axes,
+                    int32_t num_axes, BpGraphValue **results) {
+  BpGraphValue *range, *scale, *zero;
+  BpGraphValue *least = extreme(graph, node, x, axes, num_axes, "ReduceMin", "Min");
+  BpGraphValue *most = extreme(graph, node, x, axes, num_axes, "ReduceMax", "Max");
+  range = bp__op_binary(graph, node, "Sub", most, least);
+  scale = bp__op_binary(graph, node, "Div", range, constant(graph, MOST_BYTE));
   /* If all elements are zero, any scale is correct. */
   scale = bp__op_apply(
       graph, "", "Where", node->name,
@@ -217,11 +224,21 @@ BP_ROW_EXPAND(dynamic_quantize_linear) {
   least = bp__op_binary(graph, node, "Div", least, scale);
   zero = quantized(graph, node, bp__op_unary(graph, node, "Neg", least), NULL, UINT8);
   x = bp__op_binary(graph, node, "Div", x, scale);
-  node->outputs[0] = zero ? quantized(graph, node, x, zero, UINT8) : NULL;
-  BpGraphValue *all[3] = {node->outputs[0], scale, zero};
+  results[0] = zero ? quantized(graph, node, x, zero, UINT8) : NULL;
+  results[1] = scale;
+  results[2] = zero;
+  return results[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(dynamic_quantize_linear) {
+  BpGraphValue *all[3];
+  if (!bp__dtype_equal(node->inputs[0]->dtype, BP__FLOAT32))
+    return bp__op_bad(node, "its input is not float32");
+  if (bp__op_quantize(graph, node, node->inputs[0], NULL, 0, all))
+    return -1;
   for (int32_t i = 0; i < node->num_outputs; i++)
     node->outputs[i] = all[i];
-  return all[0] ? 0 : -1;
+  return 0;
 }
 
 /* ---- Products ---------------------------------------------------------------------------- */
@@ -251,17 +268,92 @@ static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraph
                           : along(graph, node, value, 0, 1, matrix->shape[matrix->ndim - 1]);
 }
 
+/* The magnitude up to which every integer is a float32. */
+#define EXACT_FLOAT (INT64_C(1) << 24)
+/* The maximum number of parts into which the terms of a product are divided. */
+#define MAX_PARTS 8
+
+/* The number of columns whose sums are added up together. */
+#define COLUMNS_TOGETHER 64
+
+/* The largest sum, over the terms [first, end) and for any column, of magnitudes of a matrix of
+ * bytes minus its zero point, which may be NULL. */
+static int64_t largest_sum(const BpGraphValue *b, const BpGraphValue *zero, int64_t first,
+                           int64_t end) {
+  int64_t terms = b->shape[b->ndim - 2], columns = b->shape[b->ndim - 1], largest = 0;
+  if (!b->data || (zero && !zero->data) || bp__extent_is_open(columns))
+    return (end - first) * MOST_BYTE;
+  int has_zeros = zero && bp__value_num_elements(zero) > 1;
+  int64_t zero_point = zero && !has_zeros ? bp__value_get_int(zero, 0) : 0;
+  int64_t matrices = terms * columns > 0 ? bp__value_num_elements(b) / (terms * columns) : 0;
+  for (int64_t m = 0; m < matrices; m++)
+    for (int64_t begin = 0; begin < columns; begin += COLUMNS_TOGETHER) {
+      int64_t sums[COLUMNS_TOGETHER] = {0};
+      int64_t count = columns - begin < COLUMNS_TOGETHER ? columns - begin : COLUMNS_TOGETHER;
+      for (int64_t k = first; k < end; k++)
+        for (int64_t i = 0; i < count; i++)
+          sums[i] += llabs(bp__value_get_int(b, (m * terms + k) * columns + begin + i) -
+                           (has_zeros ? bp__value_get_int(zero, begin + i) : zero_point));
+      for (int64_t i = 0; i < count; i++)
+        largest = sums[i] > largest ? sums[i] : largest;
+    }
+  return largest;
+}
+
+/* The least number of parts of equal size of the terms of a product with bytes, such that all sums
+ * of each part are exact in float32; 0 if they are more than MAX_PARTS or the number of terms is
+ * open. */
+static int64_t exact_parts(const BpGraphValue *b, const BpGraphValue *zero) {
+  int64_t terms = b->ndim < 2 ? BP_EXTENT_NONE : b->shape[b->ndim - 2];
+  if (b->ndim < 2 || bp__extent_is_open(terms) || (zero && zero->ndim > 1))
+    return 0;
+  for (int64_t parts = 1; parts <= MAX_PARTS; parts++) {
+    int64_t size = (terms + parts - 1) / parts, first = 0;
+    while (first < terms &&
+           largest_sum(b, zero, first, first + size < terms ? first + size : terms) <=
+               EXACT_FLOAT / MOST_BYTE)
+      first += size;
+    if (first >= terms)
+      return parts;
+  }
+  return 0;
+}
+
+/* The product of integers as int32, computed in float32 in parts of the terms. */
+static BpGraphValue *exact_product(BpGraph *graph, const BpGraphNode *node, BpGraphValue *a,
+                                   BpGraphValue *b, int64_t parts) {
+  int64_t terms = b ? b->shape[b->ndim - 2] : 0, size = (terms + parts - 1) / parts;
+  BpGraphValue *sum = NULL;
+  a = bp__op_cast(graph, node, a, BP__FLOAT32);
+  b = bp__op_cast(graph, node, b, BP__FLOAT32);
+  for (int64_t first = 0; a && b && (first < terms || !sum); first += size) {
+    int64_t end = first + size < terms ? first + size : terms;
+    int is_all = size >= terms;
+    BpGraphValue *part = bp__op_binary(
+        graph, node, "MatMul", is_all ? a : bp__op_slice(graph, node, a, a->ndim - 1, first, end),
+        is_all ? b : bp__op_slice(graph, node, b, b->ndim - 2, first, end));
+    part = bp__op_cast(graph, node, part, INT32);
+    sum = first > 0 ? bp__op_binary(graph, node, "Add", sum, part) : part;
+    if (!sum || is_all)
+      return sum;
+  }
+  return sum;
+}
+
 /* The product of inputs `a` and `b` minus their zero points, the optional inputs `za` and `zb`. */
 static BpGraphValue *product(BpGraph *graph, const BpGraphNode *node, int32_t a, int32_t b,
                              int32_t za, int32_t zb) {
   BpGraphValue *zero_a = bp__node_input(node, za), *zero_b = bp__node_input(node, zb);
   if (check_bytes(node, a) || check_bytes(node, b))
     return NULL;
+  int64_t parts = exact_parts(node->inputs[b], zero_b);
   if ((zero_a && !(zero_a = of_rows(graph, node, zero_a, node->inputs[a]))) ||
       (zero_b && !(zero_b = of_columns(graph, node, zero_b, node->inputs[b]))))
     return NULL;
-  return bp__op_binary(graph, node, "MatMul", centred(graph, node, node->inputs[a], zero_a),
-                       centred(graph, node, node->inputs[b], zero_b));
+  BpGraphValue *left = centred(graph, node, node->inputs[a], zero_a);
+  BpGraphValue *right = centred(graph, node, node->inputs[b], zero_b);
+  return parts > 0 && left && left->ndim > 1 ? exact_product(graph, node, left, right, parts)
+                                             : bp__op_binary(graph, node, "MatMul", left, right);
 }
 
 BP_ROW_EXPAND(matmul_integer) {

@@ -131,7 +131,9 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   const BpIrNode *column = x_add(ir, x_mul(ir, gate, x_index(ir, product->cell->hidden)), axes[3]);
   const BpIrNode *state = bp_te_read(te, product->state, (const BpIrNode *[]){axes[0], axes[1], k});
   const BpIrNode *weight = read_weight(product->cell, k, column);
-  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, x_wide(ir, state), x_wide(ir, weight)), &k, 1);
+  weight =
+      product->cell->scale && weight ? bp_ir_cast(ir, BP__FLOAT32, weight) : x_wide(ir, weight);
+  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, x_wide(ir, state), weight), &k, 1);
 }
 
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates) {
@@ -139,6 +141,79 @@ BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int
   int64_t shape[] = {cell->steps, cell->batch, gates, cell->hidden};
   return bp__op_tensor(cell->op, "product", shape, 4, product_body, &product);
 }
+
+/* ---- Quantised states -------------------------------------------------------------------- */
+
+/* The largest code of a quantised number. */
+#define MOST_CODE 255
+
+static const BpIrNode *read_row(const BpCell *cell, BpTeTensor *tensor,
+                                const BpIrNode *const *axes) {
+  return bp_te_read(cell->te, tensor, axes);
+}
+
+/* The least or the largest element of a row of the state; the axes are step and row. */
+static const BpIrNode *end_of_range(BpTe *te, const BpIrNode *const *axes, const BpCell *cell,
+                                    int32_t reduction) {
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", cell->hidden);
+  const BpIrNode *element = bp_te_read(te, cell->state, (const BpIrNode *[]){axes[0], axes[1], k});
+  return bp_te_reduce(te, reduction, element, &k, 1);
+}
+
+static const BpIrNode *least_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return end_of_range(te, axes, context, BP_TE_MIN);
+}
+
+static const BpIrNode *most_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return end_of_range(te, axes, context, BP_TE_MAX);
+}
+
+/* The range includes 0; if it is empty, any scale is correct. */
+static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpCell *cell = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
+  const BpIrNode *range = x_sub(ir, x_max(ir, read_row(cell, cell->most, axes), zero),
+                                x_min(ir, read_row(cell, cell->least, axes), zero));
+  return x_choose(ir, x_lt(ir, zero, range), x_div(ir, range, x_number(ir, BP__FLOAT32, MOST_CODE)),
+                  x_number(ir, BP__FLOAT32, 1));
+}
+
+static const BpIrNode *clip_code(BpIrModule *ir, const BpIrNode *code) {
+  return x_min(ir, x_max(ir, code, x_number(ir, BP__FLOAT32, 0)),
+               x_number(ir, BP__FLOAT32, MOST_CODE));
+}
+
+static const BpIrNode *zero_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpCell *cell = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
+  const BpIrNode *least = x_min(ir, read_row(cell, cell->least, axes), zero);
+  const BpIrNode *below = x_div(ir, x_sub(ir, zero, least), read_row(cell, cell->scale, axes));
+  return clip_code(ir, x_call1(ir, "round", below));
+}
+
+static const BpIrNode *code_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpCell *cell = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *zero = read_row(cell, cell->zero, axes);
+  const BpIrNode *steps =
+      x_div(ir, bp_te_read(te, cell->state, axes), read_row(cell, cell->scale, axes));
+  return x_sub(ir, clip_code(ir, x_add(ir, x_call1(ir, "round", steps), zero)), zero);
+}
+
+BpTeTensor *bp__cell_quantized(BpCell *cell) {
+  const BpOpCompute *op = cell->op;
+  const int64_t shape[] = {cell->steps, cell->batch, cell->hidden};
+  if (!(cell->least = bp__op_tensor(op, "least", shape, 2, least_body, cell)) ||
+      !(cell->most = bp__op_tensor(op, "most", shape, 2, most_body, cell)) ||
+      !(cell->scale = bp__op_tensor(op, "scale", shape, 2, scale_body, cell)) ||
+      !(cell->zero = bp__op_tensor(op, "zero", shape, 2, zero_body, cell)))
+    return NULL;
+  return bp__op_tensor(op, "codes", shape, 3, code_body, cell);
+}
+
+/* ---- Ends of cells ----------------------------------------------------------------------- */
 
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs) {
   BpTeTensor *each[2], *last[2];
@@ -159,7 +234,15 @@ const BpIrNode *bp__cell_input(const BpCell *cell, const BpIrNode *const *axes, 
 const BpIrNode *bp__cell_gate(const BpCell *cell, BpTeTensor *product, const BpIrNode *const *axes,
                               int64_t gate) {
   const BpIrNode *at[] = {axes[0], axes[1], x_index(cell->ir, gate), axes[2]};
-  return bp_te_read(cell->te, product, at);
+  const BpIrNode *sum = bp_te_read(cell->te, product, at), *column;
+  if (!cell->scale)
+    return sum;
+  column = cell->op->node->inputs[6]->shape[0] == 1
+               ? x_index(cell->ir, 0)
+               : x_add(cell->ir, axes[2], x_index(cell->ir, gate * cell->hidden));
+  return x_mul(cell->ir, sum,
+               x_mul(cell->ir, read_row(cell, cell->scale, axes),
+                     bp_te_read(cell->te, cell->op->inputs[6], &column)));
 }
 
 const BpIrNode *bp__cell_vector(const BpCell *cell, BpTeTensor *vector, const BpIrNode *const *axes,
@@ -208,8 +291,10 @@ typedef struct Recurrent {
   int64_t steps, batch; /* extents, may be open */
   int64_t input, hidden, directions;
   int32_t gates, functions, states;
-  const char **names; /* names of activation functions, in memory of the graph */
-  float *numbers;     /* two numbers for each function, in memory of the graph */
+  BpGraphValue *scales[2]; /* scales of integer weights of inputs and states, (directions) or
+                            * (directions, gates * hidden); NULL: the weights are numbers */
+  const char **names;      /* names of activation functions, in memory of the graph */
+  float *numbers;          /* two numbers for each function, in memory of the graph */
 } Recurrent;
 
 static BpGraphValue *binary(const Recurrent *r, const char *op, BpGraphValue *a, BpGraphValue *b) {
@@ -346,15 +431,47 @@ static int first_state(const Recurrent *r, int32_t input, int64_t direction, BpG
   return *state ? 0 : -1;
 }
 
+/* The scale of the weights of one direction: (1) or (gates * hidden). */
+static BpGraphValue *scale_of(const Recurrent *r, int32_t which, int64_t direction) {
+  const BpGraphValue *all = r->scales[which];
+  int64_t count = all->ndim == 2 ? all->shape[1] : 1;
+  BpGraphValue *slice =
+      bp__op_slice(r->graph, r->node, r->scales[which], 0, direction, direction + 1);
+  return slice ? bp__op_reshape(r->graph, r->node, slice, &count, 1) : NULL;
+}
+
+/* Computes x * W' for all steps with integer weights: each row of the batch is quantised by its
+ * range in all steps, the differences from its zero point are multiplied, and the sums scaled. */
+static BpGraphValue *project_quantized(const Recurrent *r, BpGraphValue *weights,
+                                       BpGraphValue *scale, const int64_t *rows,
+                                       const int64_t *shape) {
+  BpGraph *graph = r->graph;
+  const BpGraphNode *node = r->node;
+  static const int64_t of_row[] = {0, 2};
+  BpGraphValue *parts[3];
+  if (bp__op_quantize(graph, node, r->x, of_row, 2, parts))
+    return NULL;
+  BpGraphValue *codes = binary(r, "Sub", bp__op_cast(graph, node, parts[0], BP__FLOAT32),
+                               bp__op_cast(graph, node, parts[2], BP__FLOAT32));
+  BpGraphValue *sums = codes ? bp__op_reshape(graph, node, codes, rows, 2) : NULL;
+  sums = binary(r, "MatMul", sums, bp__op_cast(graph, node, weights, BP__FLOAT32));
+  sums = sums ? bp__op_reshape(graph, node, sums, shape, 3) : NULL;
+  return binary(r, "Mul", sums, binary(r, "Mul", parts[1], scale));
+}
+
 /* Computes x * W' + bias for all steps. */
 static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64_t direction) {
-  BpGraphValue *weights = part(r, r->node->inputs[1], direction);
+  BpGraphValue *weights = part(r, r->node->inputs[1], direction), *x;
   int64_t rows[] = {bp__extent_multiply(&r->graph->extents, r->steps, r->batch), r->input};
   int64_t shape[] = {r->steps, r->batch, r->gates * r->hidden};
   if (rows[0] == BP_EXTENT_NONE)
     return NULL;
-  BpGraphValue *x = bp__op_reshape(r->graph, r->node, r->x, rows, 2);
-  x = binary(r, "MatMul", x, transpose(r, weights, (int64_t[]){1, 0}, 2));
+  weights = transpose(r, weights, (int64_t[]){1, 0}, 2);
+  if (r->scales[0]) {
+    x = project_quantized(r, weights, scale_of(r, 0, direction), rows, shape);
+    return bias ? binary(r, "Add", x, bias) : x;
+  }
+  x = binary(r, "MatMul", bp__op_reshape(r->graph, r->node, r->x, rows, 2), weights);
   if (bias)
     x = binary(r, "Add", x, bias);
   return x ? bp__op_reshape(r->graph, r->node, x, shape, 3) : NULL;
@@ -409,7 +526,7 @@ static int32_t list_attrs(const Recurrent *r, int64_t direction, BpGraphAttr *at
 
 /* Makes the steps of one direction; the results are all states, then the last states. */
 static int run_direction(const Recurrent *r, int64_t direction, BpGraphValue **results) {
-  BpGraphValue *inputs[6] = {NULL}, *bias, *apart;
+  BpGraphValue *inputs[7] = {NULL}, *bias, *apart;
   BpGraphAttr attrs[6];
   if (read_biases(r, direction, &bias, &apart) || first_state(r, 5, direction, &inputs[2]))
     return -1;
@@ -421,11 +538,13 @@ static int run_direction(const Recurrent *r, int64_t direction, BpGraphValue **r
       (first_state(r, 6, direction, &inputs[4]) ||
        (bp__node_input(r->node, 7) && !(inputs[5] = part(r, r->node->inputs[7], direction)))))
     return -1;
+  if (r->scales[1] && !(inputs[6] = scale_of(r, 1, direction)))
+    return -1;
   if (!inputs[0] || !inputs[1])
     return -1;
   int32_t num_attrs = list_attrs(r, direction, attrs);
   BpGraphNode *steps = bp__graph_node(r->graph, bp__op_find("backplane", r->steps_name),
-                                      r->node->name, inputs, 6, 1 + r->states, attrs, num_attrs);
+                                      r->node->name, inputs, 7, 1 + r->states, attrs, num_attrs);
   if (!steps || bp__op_append(r->graph, steps))
     return -1;
   memcpy(results, steps->outputs, (size_t)(1 + r->states) * sizeof(*results));
@@ -483,6 +602,65 @@ BP_ROW_EXPAND(lstm) {
                              .gates = 4,
                              .functions = 3,
                              .states = 2});
+}
+
+/* Whether integer weights, (directions, terms, rows), fit their scale and their zero point, which
+ * there are for each direction or for each row of it. */
+static int check_quantized(const BpGraphNode *node, const BpGraphValue *weights,
+                           const BpGraphValue *scale, const BpGraphValue *zero) {
+  if (!weights || !scale || weights->ndim != 3 || weights->dtype.bits != 8 || scale->ndim < 1 ||
+      scale->ndim > 2 || !bp__dtype_equal(scale->dtype, BP__FLOAT32) ||
+      scale->shape[0] != weights->shape[0] ||
+      (scale->ndim == 2 && scale->shape[1] != weights->shape[2]) ||
+      (zero &&
+       (!bp__value_same_shape(zero, scale) || !bp__dtype_equal(zero->dtype, weights->dtype))))
+    return bp__op_bad(node, "its quantised weights, scale and zero point do not fit in type or "
+                            "shape");
+  return 0;
+}
+
+/* Integer weights minus their zero point, as LSTM takes weights, (directions, rows, terms). */
+static BpGraphValue *centred_weights(BpGraph *graph, const BpGraphNode *node, int32_t index,
+                                     int32_t scale) {
+  BpGraphValue *weights = bp__node_input(node, index), *zero = bp__node_input(node, scale + 1);
+  const BpDataType wide = {BP_DTYPE_INT, 16, 1};
+  int is_zero = !zero || zero->data != NULL;
+  if (check_quantized(node, weights, bp__node_input(node, scale), zero))
+    return NULL;
+  for (int64_t i = 0; zero && is_zero && i < bp__value_num_elements(zero); i++)
+    is_zero = bp__value_get_int(zero, i) == 0;
+  if (!is_zero) {
+    const int64_t shape[] = {zero->shape[0], 1, zero->ndim == 2 ? zero->shape[1] : 1};
+    zero = bp__op_reshape(graph, node, bp__op_cast(graph, node, zero, wide), shape, 3);
+    weights = bp__op_binary(graph, node, "Sub", bp__op_cast(graph, node, weights, wide), zero);
+  }
+  return bp__op_transpose(graph, node, weights, (const int64_t[]){0, 2, 1}, 3);
+}
+
+/* An LSTM whose products multiply integers: its inputs, and its state before each step, are
+ * quantised to bytes, each row of the batch by ranges of its own. onnxruntime takes the ranges of
+ * the rows that one of its threads computes. */
+BP_ROW_EXPAND(dynamic_quantize_lstm) {
+  BpGraphValue *inputs[8];
+  BpGraphNode layer = *node;
+  if (!bp__dtype_equal(node->inputs[0]->dtype, BP__FLOAT32))
+    return bp__op_bad(node, "its input is not float32");
+  for (int32_t i = 0; i < 8; i++)
+    inputs[i] = bp__node_input(node, i);
+  inputs[1] = centred_weights(graph, node, 1, 8);
+  inputs[2] = inputs[1] ? centred_weights(graph, node, 2, 10) : NULL;
+  if (!inputs[2])
+    return -1;
+  layer.inputs = inputs;
+  layer.num_inputs = 8;
+  return expand(&(Recurrent){.graph = graph,
+                             .node = &layer,
+                             .x = inputs[0],
+                             .steps_name = "LSTMSteps",
+                             .gates = 4,
+                             .functions = 3,
+                             .states = 2,
+                             .scales = {node->inputs[8], node->inputs[10]}});
 }
 
 BP_ROW_EXPAND(gru) {

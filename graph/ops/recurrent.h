@@ -10,6 +10,9 @@
  * - 2: the state before the first step: (batch, hidden); absent: zero
  * - 3: sequence lengths: (batch); absent: all steps
  * - 4, 5: further inputs of the cell; absent: none
+ * - 6: the scale of each column of the weights, (gates * hidden), or of all, (1). Then the weights
+ *   are integers, and the state is quantised before each step's product, each row of the batch by
+ *   a range of its own; absent: the weights are numbers
  *
  * The outputs are the states after each step, (steps, batch, hidden), and the states after the last
  * step. */
@@ -27,7 +30,9 @@ typedef struct BpCell {
   BpTeScan *scan;
   int64_t steps, batch; /* extents, may be open */
   int64_t hidden;
-  BpTeTensor *state; /* the state before a step */
+  BpTeTensor *state;        /* the state before a step */
+  BpTeTensor *least, *most; /* with integer weights: ends of the state's range */
+  BpTeTensor *scale, *zero; /* scale and zero point of the quantised state */
 } BpCell;
 
 /* Begins the scan with the cell's first state: an input if it is present, else zero. */
@@ -37,6 +42,9 @@ BpTeTensor *bp__cell_state(BpCell *cell, const char *name, int32_t input);
 /* Makes the product of `state`, in a step, with the weights of gates [first, first + gates):
  * (steps, batch, gates, hidden). */
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates);
+/* Returns the state quantised, as a tensor of differences from the zero point: what a product with
+ * integer weights multiplies; NULL with an error. */
+BpTeTensor *bp__cell_quantized(BpCell *cell);
 /* Ends the scan and makes the node's outputs; `body` is called with `context`. */
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs);
 

@@ -77,7 +77,7 @@
 #define STEP_ATTRS "reverse:i activations:ss numbers:fs clip:f "
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
-    name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
+    name, "backplane", 1, 2, 7, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
         bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, BP_OPEN_ALL,           \
         BP_BLOCKED_NOT                                                                             \
   }

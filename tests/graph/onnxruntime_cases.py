@@ -70,25 +70,25 @@ def peer_saturates():
     return peer(node, {"x": x, "w": w}, 20)[0][0, 0] != 300 * 255 * 127
 
 
-def with_floats(node, inputs):
-    """Return DynamicQuantizeLSTM as an LSTM of its dequantised weights: onnxruntime quantises what it multiplies by them, too."""
-    values = [inputs.get(name) for name in node.input] + [None] * 12
-
-    def weights(place, scale):
-        by = values[scale].reshape(len(values[scale]), 1, -1)
-        zero = 0 if values[scale + 1] is None else values[scale + 1].astype("f4").reshape(by.shape)
-        return np.ascontiguousarray(((values[place].astype("f4") - zero) * by).transpose(0, 2, 1))
-
-    given = [values[0], weights(1, 8), weights(2, 10), *values[3:8]]
-    lstm = helper.make_node("LSTM", ["" if value is None else f"in{i}" for i, value in enumerate(given)], node.output)
-    lstm.attribute.extend(node.attribute)
-    return lstm, {f"in{i}": value for i, value in enumerate(given) if value is not None}
+def by_rows(node, inputs, opset):
+    """Return the outputs of DynamicQuantizeLSTM for each row of the batch alone: onnxruntime quantises rows together."""
+    axes = dict(zip(node.input, [1, None, None, None, 0, 1, 1]))
+    parts = []
+    for row in range(inputs[node.input[0]].shape[1]):
+        parts.append(run_alone(node, {name: value if axes.get(name) is None else value.take([row], axes[name])
+                                      for name, value in inputs.items()}, opset))
+        if parts[-1] is None:
+            return None
+    return [np.concatenate(part, 2 - min(i, 1)) for i, part in enumerate(zip(*parts))]
 
 
 def peer(node, inputs, opset):
     """Return the outputs of onnxruntime, or None if it lacks the operator for this type or rejects the node."""
-    if node.op_type == "DynamicQuantizeLSTM":
-        node, inputs = with_floats(node, inputs)
+    return (by_rows if node.op_type == "DynamicQuantizeLSTM" else run_alone)(node, inputs, opset)
+
+
+def run_alone(node, inputs, opset):
+    """Return the outputs of onnxruntime, or None, for all rows together."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -550,6 +550,8 @@ def quantized_cases():
     yield "DequantizeLinear", 13, {}, [np.array([2**31 - 1, -2**31, 2**24 + 1], "i4"), np.float32(.5)]
     for row in (noise(3, 70) * 10, floats(0, 0), floats(5, 9), floats(-5, -9), floats(1e30, -1e30)):
         yield "DynamicQuantizeLinear", 20, {}, [row]
+    for terms in (258, 259, 2000, 2100):  # the largest sums
+        yield "MatMulInteger", 20, {}, [np.full((2, terms), 255, "u1"), np.full((terms, 3), 255, "u1")]
     for a, b in (("u1", "i1"), ("u1", "u1"), ("i1", "i1")):
         for zero_a, zero_b in ((0, 0), (3, 100), (255 if a == "u1" else -128, 127)):
             zeros = [np.array(zero_a, a), np.array(zero_b, b)]
@@ -608,7 +610,7 @@ def qlinear_cases():
                     yield "DynamicQuantizeMatMul", 20, {}, [noise(2, 4, 9), w, at[0]] + rest
                 yield "DynamicQuantizeMatMul", 20, {}, [noise(4, 9), w, scales, np.full(6, 3, other)]
                 for rows in (1, 12):  # a scale and a zero point for each direction, or for each row
-                    scales = [np.abs(noise(2, rows)) / 200 + np.float32(.001), np.full((2, rows), 3, other)]
+                    scales = [np.abs(noise(2, rows)) / 200 + np.float32(.001), np.full((2, rows), 3 if rows == 1 or other == "u1" else 0, other)]
                     scales = [value[:, 0] if rows == 1 else value for value in scales]
                     layer = [noise(4, 2, 5), weights(other, other, 2, 5, 12), weights(other, other, 2, 3, 12), noise(2, 24)]
                     yield "DynamicQuantizeLSTM", 20, dict(hidden_size=3, direction="bidirectional"), [
