@@ -28,50 +28,6 @@ const char *bp__onnx_check_name(const char *name, const char *what) {
   return NULL;
 }
 
-/* ---- Names ------------------------------------------------------------------------------- */
-
-int bp__scope_create_names(Scope *scope, size_t count) {
-  for (size_t i = 0; i < scope->num_nodes; i++)
-    count += scope->nodes[i]->n_output;
-  if (!hcreate_r(count + count / 2 + 1, &scope->values))
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu names of the model", count);
-  return 0;
-}
-
-/* Looks up a name. Returns 1 and sets `*value`, 0 if the name is unknown, -1 with an error. */
-static int look_up(Scope *scope, const char *name, BpGraphValue **value) {
-  ENTRY key = {.key = (char *)(uintptr_t)name}, *found = NULL;
-  *value = NULL;
-  if (hsearch_r(key, FIND, &found, &scope->values)) {
-    *value = found->data;
-    return 1;
-  }
-  int status = scope->outer ? look_up((Scope *)(uintptr_t)scope->outer, name, value) : 0;
-  if (status != 1 || !*value || scope->body == scope->outer->body)
-    return status;
-  *value = bp__body_capture(scope->body, *value);
-  return *value ? 1 : -1;
-}
-
-BpGraphValue *bp__scope_find(Scope *scope, const char *name) {
-  BpGraphValue *value;
-  look_up(scope, name, &value);
-  return value;
-}
-
-int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value) {
-  ENTRY entry = {.key = (char *)(uintptr_t)name, .data = value}, *found = NULL;
-  if (!hsearch_r(entry, ENTER, &found, &scope->values))
-    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for the names of the model");
-  if (found->data != value)
-    return bp_error_raise(BP_ERROR_FORMAT, "the model gives the name '%s' to two values", name);
-  return 0;
-}
-
-int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value) {
-  return value ? bp__scope_set(scope, name, value) : -1;
-}
-
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
 static const BpInputShape *find_shape(const Import *import, const char *name) {
@@ -316,9 +272,10 @@ int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx) {
     const OnnxTensor *tensor = onnx->initializer[i];
     if (!bp__onnx_check_name(tensor->name, "an initializer"))
       return -1;
-    if (!is_set_instead(scope, tensor->name) &&
-        bp__scope_add(scope, tensor->name,
-                      bp__onnx_constant(scope->import->graph, tensor, tensor->name)))
+    if (is_set_instead(scope, tensor->name))
+      continue;
+    BpGraphValue *value = bp__onnx_constant(scope->import->graph, tensor, tensor->name);
+    if (!value || bp__scope_set(scope, tensor->name, value))
       return -1;
   }
   if (onnx->n_sparse_initializer > 0)
@@ -400,7 +357,13 @@ static int is_sequence(const Scope *scope, const OnnxNode *node) {
          bp__onnx_is_sequence(node->op_type, scope->version);
 }
 
-static const char *node_name(const Scope *scope, size_t index) {
+bool bp__scope_is_plain(const Scope *scope, size_t index) {
+  const OnnxNode *node = scope->nodes[index];
+  return find_op(scope, node) && !is_control(node) && !is_sequence(scope, node) &&
+         !find_function(scope->import, node);
+}
+
+const char *bp__scope_node_name(const Scope *scope, size_t index) {
   const OnnxNode *node = scope->nodes[index];
   BpArena *arena = &scope->import->graph->arena;
   if (is_empty(node->name))
@@ -430,7 +393,7 @@ int bp__scope_check_operators(const Scope *scope) {
     if (find_op(scope, node) || is_control(node) || is_sequence(scope, node) ||
         find_function(scope->import, node))
       continue;
-    name = node_name(scope, i);
+    name = bp__scope_node_name(scope, i);
     if (!name || !bp__onnx_check_name(node->op_type, "the operator of a node") ||
         !g_utf8_validate(domain, -1, NULL))
       return bp_error_raise(BP_ERROR_FORMAT, "node %zu of the model has no proper operator", i);
@@ -557,7 +520,7 @@ static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
 int bp__scope_read_names(Scope *scope, const OnnxNode *node, const char *name,
                          BpGraphValue **inputs) {
   for (size_t i = 0; i < node->n_input; i++) {
-    int found = is_empty(node->input[i]) ? 1 : look_up(scope, node->input[i], &inputs[i]);
+    int found = is_empty(node->input[i]) ? 1 : bp__scope_look_up(scope, node->input[i], &inputs[i]);
     if (found == 0)
       return bp_error_raise(
           BP_ERROR_FORMAT,
@@ -627,15 +590,13 @@ int bp__scope_note_failing(const Scope *scope) {
   return -1;
 }
 
-/* Notes that an operator does not work on its inputs, whose shapes a run may never have. With open
- * extents an operator that does not take them may be at fault, and not the model. Returns -1. */
-static int note_unfit(const Scope *scope, const BpGraphNode *node) {
+int bp__scope_note_unfit(const Scope *scope, const BpGraphNode *node) {
   bool is_open = false;
   for (int32_t i = 0; i < node->num_inputs; i++)
     is_open |= node->inputs[i] && bp__value_is_open(node->inputs[i]);
   if (!bp_error_is(BP_ERROR_FORMAT) && !(is_open && bp_error_is(BP_ERROR_NOT_IMPLEMENTED)))
     return -1;
-  if (is_open)
+  if (is_open) /* an operator that does not take open extents may be at fault, and not the model */
     bp_error_add_context("with open extents, which --shape fixes");
   return bp__scope_note_failing(scope);
 }
@@ -654,7 +615,7 @@ static int append_op(const Scope *scope, BpGraphNode *node) {
     source->version = node->version;
   }
   if (bp__op_append(graph, node))
-    return note_unfit(scope, node);
+    return bp__scope_note_unfit(scope, node);
   if (source) {
     source->num_outputs = node->num_outputs;
     source->outputs = node->outputs;
@@ -754,28 +715,15 @@ static int bind_inputs(Scope *scope, const OnnxNode *call, const char *name,
 
 static int add_body(Scope *scope, const OnnxNode *call, const char *name,
                     const OnnxFunction *function, Scope *inner) {
-  if (bind_inputs(scope, call, name, function, inner) || bp__scope_check_operators(inner) ||
-      bp__scope_add_nodes(inner))
+  if (bind_inputs(scope, call, name, function, inner) || bp__scope_check_operators(inner))
     return -1;
-  for (size_t i = 0; i < call->n_output; i++) {
-    BpGraphValue *value =
-        is_empty(function->output[i]) ? NULL : bp__scope_find(inner, function->output[i]);
-    if (is_empty(call->output[i]))
-      continue;
-    if (!value)
-      return bp_error_raise(BP_ERROR_FORMAT,
-                            "node '%s': function '%s' does not give its output %zu", name,
-                            function->name, i);
-    if (bp__scope_add(scope, call->output[i], value))
-      return -1;
-  }
-  return 0;
+  int status = bp__scope_add_nodes(inner);
+  return status ? status : bp__scope_return(inner, scope, call, name);
 }
 
 static int add_call(Scope *scope, const OnnxNode *call, const char *name,
                     const OnnxFunction *function) {
   Scope inner;
-  int status;
   if (call->n_input > function->n_input || call->n_output > function->n_output)
     return bp_error_raise(
         BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs; function '%s' has %zu and %zu",
@@ -786,10 +734,11 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
   inner.nodes = function->node;
   inner.num_nodes = function->n_node;
   inner.function = function;
-  if (bp__scope_create_names(&inner, function->n_input))
-    return -1;
-  status = add_body(scope, call, name, function, &inner);
-  hdestroy_r(&inner.values);
+  inner.caller = scope;
+  inner.level = scope->level + 1;
+  bp__scope_open(&inner);
+  int status = add_body(scope, call, name, function, &inner);
+  bp__scope_close(&inner);
   return status;
 }
 
@@ -807,7 +756,7 @@ static BpGraphValue *identical_sequence(Scope *scope, const OnnxNode *node) {
 static int add_node(Scope *scope, size_t index) {
   const OnnxNode *node = scope->nodes[index];
   const OnnxFunction *function = find_function(scope->import, node);
-  const char *name = node_name(scope, index);
+  const char *name = bp__scope_node_name(scope, index);
   if (!name)
     return -1;
   BpGraphValue *identical = function ? NULL : identical_sequence(scope, node);
@@ -823,33 +772,38 @@ static int check_output(Scope *scope, size_t index, const OnnxValueInfo *info) {
   const BpGraphValue *value = bp__scope_find(scope, info->name);
   if (!value || !bp__onnx_check_type(info, value, "its output"))
     return 0;
-  const char *name = node_name(scope, index);
+  const char *name = bp__scope_node_name(scope, index);
   return name ? bp_error_add_context("node '%s' (%s)", name, scope->nodes[index]->op_type) : -1;
 }
 
-/* Checks the types that the graph declares for the outputs of the scope's nodes. */
-static int check_declared(Scope *scope) {
-  GHashTable *declared = bp__onnx_declared(scope->onnx);
-  int status = 0;
-  for (size_t i = 0; i < scope->num_nodes && !status; i++)
-    for (size_t k = 0; k < scope->nodes[i]->n_output && !status; k++) {
-      const char *name = scope->nodes[i]->output[k];
-      const OnnxValueInfo *info = is_empty(name) ? NULL : g_hash_table_lookup(declared, name);
-      status = info ? check_output(scope, i, info) : 0;
-    }
-  g_hash_table_destroy(declared);
-  return status;
+/* Checks the types that the graph declares for the outputs of a node. */
+static int check_outputs(Scope *scope, size_t index) {
+  const OnnxNode *node = scope->nodes[index];
+  for (size_t k = 0; k < node->n_output && scope->declared; k++) {
+    const char *name = node->output[k];
+    const OnnxValueInfo *info = is_empty(name) ? NULL : g_hash_table_lookup(scope->declared, name);
+    if (info && check_output(scope, index, info))
+      return -1;
+  }
+  return 0;
+}
+
+int bp__scope_add_next(Scope *scope) {
+  size_t index = scope->next++;
+  int status = add_node(scope, index);
+  if (status > 0 && scope->import->place != scope)
+    return 1;
+  return status < 0 ? -1 : check_outputs(scope, index);
 }
 
 int bp__scope_add_nodes(Scope *scope) {
-  int added = 0;
+  int status = 0;
   bp__scope_sort(scope);
-  for (size_t i = 0; i < scope->num_nodes && !added; i++) {
-    scope->rest = scope->nodes + i + 1;
-    scope->num_rest = scope->num_nodes - i - 1;
-    added = add_node(scope, i);
-  }
-  return added < 0 ? -1 : scope->onnx ? check_declared(scope) : 0;
+  if (scope->onnx)
+    scope->declared = bp__onnx_declared(scope->onnx);
+  while (scope->next < scope->num_nodes && !status)
+    status = bp__scope_add_next(scope);
+  return status;
 }
 
 /* Makes an output open if it is a sequence or an optional, or is declared as an optional. An output
@@ -913,13 +867,13 @@ static int open_scope(Import *import, Scope *scope) {
 /* Missing operators are reported before a missing input. */
 static int import_model(Import *import) {
   Scope scope;
-  if (open_scope(import, &scope) || bp__scope_check_operators(&scope) ||
-      bp__scope_create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
+  if (open_scope(import, &scope) || bp__scope_check_operators(&scope))
     return -1;
+  bp__scope_open(&scope);
   int status = add_inputs(&scope)            ? -1
                : bp__scope_add_nodes(&scope) ? suggest_shapes(import)
                                              : add_outputs(&scope);
-  hdestroy_r(&scope.values);
+  bp__scope_close(&scope);
   return status;
 }
 
@@ -961,7 +915,7 @@ static const char *how_computed(const Scope *scope, const OnnxNode *node) {
 static int visit_node(Scope *scope, size_t index, int has_values, BpOnnxNodeVisit visit,
                       void *context) {
   const OnnxNode *node = scope->nodes[index];
-  const char *name = node_name(scope, index);
+  const char *name = bp__scope_node_name(scope, index);
   BpGraphValue **outputs =
       bp__arena_alloc_array(&scope->import->graph->arena, node->n_output + 1, sizeof(*outputs));
   if (!name || !outputs)
@@ -983,9 +937,9 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
   *why = NULL;
   int status = bp__graph_can_be_open(&graph);
   int is_open = status == 0 && !open_scope(&import, &scope);
-  int has_values =
-      is_open && !bp__scope_check_operators(&scope) &&
-      !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer);
+  int has_values = is_open && !bp__scope_check_operators(&scope);
+  if (has_values)
+    bp__scope_open(&scope);
   if (status == 0 && (!has_values || add_inputs(&scope) || bp__scope_add_nodes(&scope))) {
     *why = g_strdup(bp_error_message());
     bp_error_clear();
@@ -994,7 +948,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
   for (size_t i = 0; can_visit && status == 0 && i < scope.num_nodes; i++)
     status = visit_node(&scope, i, has_values, visit, context);
   if (has_values)
-    hdestroy_r(&scope.values);
+    bp__scope_close(&scope);
   hdestroy_r(&import.functions);
   g_hash_table_destroy(import.branches);
   bp__graph_clear(&graph);
@@ -1018,18 +972,19 @@ static int add_known_inputs(Scope *scope) {
 static int check_inputs_known(Scope *scope, const OnnxNode *node) {
   BpGraphValue *value;
   for (size_t i = 0; i < node->n_input; i++)
-    if (!is_empty(node->input[i]) && look_up(scope, node->input[i], &value) != 1)
+    if (!is_empty(node->input[i]) && bp__scope_look_up(scope, node->input[i], &value) != 1)
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                             "the type of its input '%s' is not known, or is not supported",
                             node->input[i]);
   return 0;
 }
 
-/* Imports one node; -1 with the reason as an error if that is impossible. */
+/* Imports one node, and no node behind it; -1 with the reason as an error if that is impossible. */
 static int try_node(Scope *scope, size_t index) {
   Scope one = *scope;
   one.nodes = &scope->nodes[index];
   one.num_nodes = 1;
+  scope->num_nodes = scope->next = index + 1;
   return check_inputs_known(scope, scope->nodes[index]) || bp__scope_check_operators(&one) ||
                  add_node(scope, index)
              ? -1
@@ -1042,7 +997,7 @@ static void add_outputs_as_inputs(Scope *scope, GHashTable *infos, const OnnxNod
   for (size_t i = 0; i < node->n_output; i++) {
     const OnnxValueInfo *info =
         is_empty(node->output[i]) ? NULL : g_hash_table_lookup(infos, node->output[i]);
-    if (info && look_up(scope, node->output[i], &value) == 0 && add_input(scope, info))
+    if (info && bp__scope_look_up(scope, node->output[i], &value) == 0 && add_input(scope, info))
       bp_error_clear();
   }
 }
@@ -1054,7 +1009,7 @@ static int query_nodes(Scope *scope, BpOnnxQueryNode visit, void *context) {
   for (size_t i = 0; i < onnx->n_value_info; i++)
     if (!is_empty(onnx->value_info[i]->name))
       g_hash_table_insert(infos, onnx->value_info[i]->name, onnx->value_info[i]);
-  for (size_t i = 0; i < scope->num_nodes && status == 0; i++) {
+  for (size_t i = 0; i < onnx->n_node && status == 0; i++) {
     char *why = NULL;
     if (try_node(scope, i)) {
       why = g_strdup(bp_error_message());
@@ -1074,10 +1029,10 @@ int bp__onnx_query_nodes(const OnnxModel *model, BpOnnxQueryNode visit, void *co
   Scope scope;
   int status = -1;
   import.branches = g_hash_table_new(NULL, NULL);
-  if (!bp__graph_can_be_open(&graph) && !open_scope(&import, &scope) &&
-      !bp__scope_create_names(&scope, import.onnx->n_input + import.onnx->n_initializer)) {
+  if (!bp__graph_can_be_open(&graph) && !open_scope(&import, &scope)) {
+    bp__scope_open(&scope);
     status = add_known_inputs(&scope) ? -1 : query_nodes(&scope, visit, context);
-    hdestroy_r(&scope.values);
+    bp__scope_close(&scope);
   }
   hdestroy_r(&import.functions);
   g_hash_table_destroy(import.branches);

@@ -3,6 +3,8 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/onnx/attribute.c \
+	graph/onnx/body.c \
+	graph/onnx/branch.c \
 	graph/onnx/control.c \
 	graph/onnx/declared.c \
 	graph/onnx/describe.c \
@@ -12,7 +14,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/onnx/open_sequence.c \
 	graph/onnx/order.c \
 	graph/onnx/reader.c graph/onnx/reader.h \
-	graph/onnx/scope.h \
+	graph/onnx/scope.c graph/onnx/scope.h \
 	graph/onnx/sequence.c \
 	graph/onnx/tensor.c
 nodist_libbackplane_graph_la_SOURCES += graph/onnx/onnx.pb-c.c graph/onnx/onnx.pb-c.h

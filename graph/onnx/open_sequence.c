@@ -179,16 +179,16 @@ BpGraphValue *bp__sequence_erase(BpGraph *graph, const BpGraphNode *named, BpGra
                        sequence->sequence);
 }
 
-bool bp__sequence_is_never_filled(const BpGraphValue *sequence) {
-  return is_none(sequence->sequence) ||
-         (!sequence->sequence->has_sequences && sequence->sequence->ndim == BP_NDIM_NONE);
+/* Whether no run can put a tensor into the sequence or optional. */
+static bool is_never_filled(const BpGraphSequence *type) {
+  return is_none(type) || (!type->has_sequences && type->ndim == BP_NDIM_NONE);
 }
 
 /* Fails with -1 if no run can insert a given tensor into the sequence, or if the number of
  * dimensions of its tensors is not known. */
 static int check_tensors(const BpGraphNode *named, const BpGraphValue *sequence) {
   const BpGraphSequence *type = sequence->sequence;
-  if (!bp__sequence_is_never_filled(sequence))
+  if (!is_never_filled(type))
     return type->ndim != BP_NDIM_ANY
                ? 0
                : bp__op_error(named,

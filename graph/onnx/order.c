@@ -54,43 +54,73 @@ static bool is_inside(const Names *names, const char *name) {
   return names != NULL;
 }
 
-static void add_needs(const Order *order, const OnnxNode *node, const Names *names, int depth,
-                      GArray *needs);
+static void add_reads(const Scope *scope, const OnnxNode *node, const Names *names, int depth,
+                      GPtrArray *reads);
 
-static void add_needs_of_body(const Order *order, const OnnxGraph *body, const Names *outer,
-                              int depth, GArray *needs) {
+static void add_read(const char *name, const Names *names, GPtrArray *reads) {
+  if (!is_empty(name) && !is_inside(names, name))
+    g_ptr_array_add(reads, (char *)(uintptr_t)name);
+}
+
+static void add_reads_of_body(const Scope *scope, const OnnxGraph *body, const Names *outer,
+                              int depth, GPtrArray *reads) {
   Names names = {names_of(body), outer};
   for (size_t i = 0; i < body->n_node; i++)
-    add_needs(order, body->node[i], &names, depth, needs);
+    add_reads(scope, body->node[i], &names, depth, reads);
+  for (size_t i = 0; i < body->n_output; i++)
+    add_read(body->output[i]->name, &names, reads);
   g_hash_table_destroy(names.own);
 }
 
-/* Adds the nodes of the scope whose outputs a node, or a node in its bodies, reads. `names` are
- * those of the bodies around the node. A body that cannot be read needs none; its import raises the
- * error. */
-static void add_needs(const Order *order, const OnnxNode *node, const Names *names, int depth,
-                      GArray *needs) {
-  for (size_t i = 0; i < node->n_input; i++) {
-    const char *name = node->input[i];
-    size_t found = is_empty(name) || is_inside(names, name)
-                       ? 0
-                       : GPOINTER_TO_SIZE(g_hash_table_lookup(order->producers, name));
-    if (found-- > 0)
-      g_array_append_val(needs, found);
-  }
+/* Adds the names of the scope that a node, or a node in its bodies, reads. `names` are those of the
+ * bodies around the node. A body that cannot be read reads none; its import raises the error. */
+static void add_reads(const Scope *scope, const OnnxNode *node, const Names *names, int depth,
+                      GPtrArray *reads) {
+  for (size_t i = 0; i < node->n_input; i++)
+    add_read(node->input[i], names, reads);
   for (size_t i = 0; i < node->n_attribute && depth < MAX_DEPTH; i++) {
     const OnnxGraph *body;
-    if (bp__scope_find_body(order->scope, node->attribute[i], &body))
+    if (bp__scope_find_body(scope, node->attribute[i], &body))
       bp_error_clear();
     if (body)
-      add_needs_of_body(order, body, names, depth + 1, needs);
+      add_reads_of_body(scope, body, names, depth + 1, reads);
   }
 }
 
+static GPtrArray *reads_of(const Scope *scope, size_t node) {
+  GPtrArray *reads = g_ptr_array_new();
+  add_reads(scope, scope->nodes[node], NULL, 0, reads);
+  return reads;
+}
+
+/* The nodes of the scope whose outputs a node reads. */
 static GArray *needs_of(const Order *order, size_t node) {
   GArray *needs = g_array_new(FALSE, FALSE, sizeof(size_t));
-  add_needs(order, order->scope->nodes[node], NULL, 0, needs);
+  GPtrArray *reads = reads_of(order->scope, node);
+  for (guint i = 0; i < reads->len; i++) {
+    size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(order->producers, reads->pdata[i]));
+    if (found-- > 0)
+      g_array_append_val(needs, found);
+  }
+  g_ptr_array_unref(reads);
   return needs;
+}
+
+GHashTable *bp__scope_last_uses(const Scope *scope) {
+  GHashTable *uses = g_hash_table_new(g_str_hash, g_str_equal);
+  size_t num_outputs = scope->onnx ? scope->onnx->n_output : scope->function->n_output;
+  for (size_t i = 0; i < scope->num_nodes; i++) {
+    GPtrArray *reads = reads_of(scope, i);
+    for (guint k = 0; k < reads->len; k++)
+      g_hash_table_insert(uses, reads->pdata[k], GSIZE_TO_POINTER(i + 1));
+    g_ptr_array_unref(reads);
+  }
+  for (size_t i = 0; i < num_outputs; i++) {
+    const char *name = bp__scope_output(scope, i);
+    if (!is_empty(name))
+      g_hash_table_insert(uses, (char *)(uintptr_t)name, GSIZE_TO_POINTER(G_MAXSIZE));
+  }
+  return uses;
 }
 
 /* ---- Sorting ----------------------------------------------------------------------------- */

@@ -21,18 +21,6 @@ typedef struct Sequencing {
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-BpGraphValue *bp__graph_sequence(BpGraph *graph, const char *name, int32_t count) {
-  int64_t length = count;
-  BpGraphValue *value = bp__graph_value(graph, name, BP__INT64, &length, 1);
-  BpGraphSequence *sequence = bp__arena_alloc(&graph->arena, sizeof(*sequence));
-  if (!value || !sequence)
-    return NULL;
-  sequence->count = count;
-  sequence->items = bp__graph_new_data(graph, value); /* the memory counts in the budget */
-  value->sequence = sequence;
-  return sequence->items ? value : NULL;
-}
-
 static bool is_none(const BpGraphValue *value) {
   return value->sequence && value->sequence->is_none;
 }
@@ -111,23 +99,14 @@ static int read_place(const Sequencing *s, int32_t input, int64_t otherwise, int
   *place = given < 0 ? given + count : given;
   if (*place >= 0 && *place < end)
     return 0;
-  bp__op_bad(&s->node, "its position is %lld, in a sequence of %lld tensors", (long long)given,
-             (long long)count);
-  return bp__scope_note_failing(s->scope);
+  return bp__op_bad(&s->node, "its position is %lld, in a sequence of %lld tensors",
+                    (long long)given, (long long)count);
 }
 
 /* Outputs an open sequence, or NULL. */
 static int give_open(BpGraphValue *value, BpGraphValue **results) {
   results[0] = value;
   return value ? 0 : -1;
-}
-
-/* Outputs a tensor made of those of an open sequence; NULL after an error. */
-static int give_taken(const Sequencing *s, const BpGraphValue *sequence, BpGraphValue *value,
-                      BpGraphValue **results) {
-  if (!value && sequence && bp__sequence_is_never_filled(sequence))
-    return bp__scope_note_failing(s->scope);
-  return give_open(value, results);
 }
 
 /* The open sequence of input 0; NULL with an error. */
@@ -163,9 +142,8 @@ static int add_empty(Sequencing *s, BpGraphValue **results) {
  * position. */
 static int add_open_at(Sequencing *s, BpGraphValue *position, BpGraphValue **results) {
   BpGraphValue *sequence = open_sequence_of(s);
-  return give_taken(s, sequence,
-                    sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
-                    results);
+  return give_open(sequence ? bp__sequence_at(s->graph, &s->node, sequence, position) : NULL,
+                   results);
 }
 
 static int add_at(Sequencing *s, BpGraphValue **results) {
@@ -295,12 +273,9 @@ static int add_concat(Sequencing *s, BpGraphValue **results) {
   if (!sequence || read_int(s, "axis", &axis) || read_int(s, "new_axis", &is_new))
     return -1;
   if (sequence->is_open)
-    return give_taken(s, from, bp__sequence_concat(s->graph, &s->node, from, axis, is_new != 0),
-                      results);
-  if (sequence->count == 0) {
-    bp__op_bad(&s->node, "its sequence is empty");
-    return bp__scope_note_failing(s->scope);
-  }
+    return give_open(bp__sequence_concat(s->graph, &s->node, from, axis, is_new != 0), results);
+  if (sequence->count == 0)
+    return bp__op_bad(&s->node, "its sequence is empty");
   BpGraphValue **parts =
       bp__arena_alloc_array(&s->graph->arena, (size_t)sequence->count, sizeof(*parts));
   for (int32_t i = 0; parts && i < sequence->count; i++)
@@ -355,14 +330,16 @@ static int add_map(Sequencing *s, BpGraphValue **results) {
   int is_open = open_inputs(s);
   if (is_open)
     return is_open < 0
-               ? -1
+               ? bp__scope_note_unfit(s->scope, &s->node)
                : bp__scope_add_map(s->scope, s->from, s->node.name, s->node.inputs, results);
   const OnnxGraph *body = bp__scope_read_graph(s->scope, s->from, s->node.name, "body");
   BpGraphValue **inputs =
       bp__arena_alloc_array(&s->graph->arena, s->from->n_input + 1, sizeof(*inputs));
-  int64_t count = body && inputs ? map_inputs(s, 0, inputs) : -1;
-  if (count < 0)
+  if (!body || !inputs)
     return -1;
+  int64_t count = map_inputs(s, 0, inputs);
+  if (count < 0)
+    return bp__scope_note_unfit(s->scope, &s->node);
   if (body->n_input != s->from->n_input || body->n_output != s->from->n_output)
     return bp__op_bad(&s->node, "its body has %zu inputs and %zu outputs, the node %zu and %zu",
                       body->n_input, body->n_output, s->from->n_input, s->from->n_output);
@@ -372,8 +349,9 @@ static int add_map(Sequencing *s, BpGraphValue **results) {
   for (int32_t i = 0; i < count; i++) {
     BpList outputs = {0};
     const char *name = bp__arena_printf(&s->graph->arena, "%s/%d", s->node.name, i);
-    int status = !name || map_inputs(s, i, inputs) < 0 ||
-                 bp__scope_add_subgraph(s->scope, s->from, name, body, NULL, inputs, &outputs);
+    int status =
+        !name || map_inputs(s, i, inputs) < 0 ||
+        bp__scope_add_subgraph(s->scope, s->from, name, body, NULL, inputs, false, &outputs);
     for (size_t k = 0; !status && k < outputs.size; k++) {
       results[k]->sequence->items[i] = outputs.items[k];
       if (results[k]->sequence->items[i]->sequence)
@@ -405,12 +383,9 @@ static bool is_open_optional(const BpGraphValue *value) {
 static int add_get_element(Sequencing *s, BpGraphValue **results) {
   BpGraphValue *value = bp__node_input(&s->node, 0);
   if (is_open_optional(value))
-    return give_taken(s, value, bp__sequence_at(s->graph, &s->node, value, NULL), results);
+    return give_open(bp__sequence_at(s->graph, &s->node, value, NULL), results);
   results[0] = value;
-  if (value && !is_none(value))
-    return 0;
-  bp__op_bad(&s->node, "its optional has no value");
-  return bp__scope_note_failing(s->scope);
+  return value && !is_none(value) ? 0 : bp__op_bad(&s->node, "its optional has no value");
 }
 
 static int add_has_element(Sequencing *s, BpGraphValue **results) {
@@ -471,8 +446,8 @@ int bp__scope_add_sequence(Scope *scope, const OnnxNode *from, const char *name)
       (from->n_output > 1 && operators[i].add != add_map))
     return bp__op_bad(&s.node, "it has %zu inputs and %zu outputs", from->n_input, from->n_output);
   s.node.num_inputs = (int32_t)from->n_input;
-  if (operators[i].add(&s, results))
-    return -1;
+  if (operators[i].add(&s, results)) /* an error of the map's body is one of the body's node */
+    return operators[i].add == add_map ? -1 : bp__scope_note_unfit(scope, &s.node);
   for (size_t k = 0; k < from->n_output; k++)
     if (!is_empty(from->output[k]) && bp__scope_add(scope, from->output[k], results[k]))
       return -1;

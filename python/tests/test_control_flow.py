@@ -16,7 +16,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
 
 FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
-HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
+HEADER = '<ir_version: 9, opset_import: ["" : 18, "own" : 1]>\n'
 NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
 
 # The text of each model, and the inputs of its runs.
@@ -214,6 +214,76 @@ CASES = {
             b = Concat<axis = 0> (a, a)  t0 = Reshape (b, flat) },
           else_branch = e () => (float[n] e0) { e0 = Identity (x) }>
       }""", [dict(x=NUMBERS[0, :n], c=c, d=d) for n, c, d in [(6, 1, 1), (6, 1, 0), (3, 0, 1), (1, 1, 0)]]),
+    "ranks_that_differ_at_the_end_of_a_branch_a_function_and_a_constant_if": ("""
+      m (float[n] x, bool c, bool d) => (float[k] y) {
+        yes = Constant<value = bool {1}> ()  flat = Constant<value_ints = [-1]> ()
+        a = If (c) <
+          then_branch = t () => (t0) {
+            t0 = If (yes) <then_branch = p () => (p0) { p1 = own.turn (x, d)  p0 = own.turn (p1, d) },
+                           else_branch = q () => (q0) { q0 = Abs (x) }> },
+          else_branch = e () => (float[1, n] e0) { zero = Constant<value_ints = [0]> ()  e0 = Unsqueeze (x, zero) }>
+        b = Exp (a)  w = Add (a, b)  y = Reshape (w, flat)
+      }
+      <domain: "own", opset_import: ["": 18]> turn (v, is_deep) => (w) {
+        first = Constant<value_ints = [0]> ()
+        w = If (is_deep) <then_branch = u () => (u0) { u0 = Unsqueeze (v, first) },
+                          else_branch = f () => (f0) { f0 = Neg (v) }>
+      }""", [dict(x=NUMBERS[0, :n], c=c, d=d) for n, c, d in [(6, 1, 1), (6, 1, 0), (3, 0, 1), (1, 0, 0)]]),
+    "branches_whose_unused_outputs_differ_in_rank": ("""
+      m (float[n] x, bool c) => (float[n] y) {
+        zero = Constant<value_ints = [0]> ()
+        y, a = If (c) <then_branch = t () => (float[n] t0, float[1, n] t1) { t0 = Exp (x)  t1 = Unsqueeze (x, zero) },
+                       else_branch = e () => (float[n] e0, float[n] e1) { e0 = Neg (x)  e1 = Abs (x) }>
+        b = If (c) <then_branch = u () => (float[1, n] u0) { u0 = Unsqueeze (x, zero) },
+                    else_branch = v () => (float[n] v0) { v0 = Abs (x) }>
+      }""", [dict(x=NUMBERS[0], c=c) for c in (1, 0)]),
+    "nodes_that_need_the_rank_of_the_branch": ("""
+      m (float[n] x, bool c) => (float[k] y) {
+        zero = Constant<value_ints = [0]> ()
+        a = If (c) <then_branch = t () => (float[1, n] t0) { t0 = Unsqueeze (x, zero) },
+                    else_branch = e () => (float[n] e0) { e0 = Identity (x) }>
+        y = If (c) <
+          then_branch = u () => (float[k] u0) {
+            parts = SplitToSequence<axis = 1> (a)  b = ConcatFromSequence<axis = 1> (parts)
+            two = Constant<value_int = 2> ()
+            d = Loop (two, , b) <body = l (int64 i, bool go, v) => (bool on, w) {
+              on = Identity (go)  w = Transpose<perm = [1, 0]> (v) }>
+            f = Scan<num_scan_inputs = 1, scan_input_axes = [1], body = s (float[1] g) => (float[1] h) { h = Neg (g) }> (d)
+            flat = Constant<value_ints = [-1]> ()  u0 = Reshape (f, flat) },
+          else_branch = o () => (float[n] o0) { o0 = Concat<axis = 0> (a, x) }>
+      }""", [dict(x=NUMBERS[0, :n], c=c) for n, c in [(6, 1), (3, 0), (1, 1)]]),
+    "carried_value_whose_rank_changes": ("""
+      m (float[3] x, int64 n, bool c, float[6] z) => (float y, float[a, 3] all, float[b, d] found) {
+        row = Constant<value_ints = [1, 3]> ()  flat = Constant<value_ints = [-1]> ()  most = Constant<value_int = 2> ()
+        v, all, found = Loop (n, c, x) <body = l (int64 i, bool go, u) => (bool on, w, float[3] e, float[d] f) {
+          on = Less (i, most)  u1 = Reshape (u, row)  w = Add (u1, x)
+          number = Cast<to = 1> (i)  e0 = Reshape (w, flat)  e = Add (e0, number)
+          places = NonZero (z)  p = Reshape (places, flat)  f0 = Cast<to = 1> (p)  f = Add (f0, number)
+        }>
+        s = Exp (v)  y = ReduceSum<keepdims = 0> (s)
+      }""", [dict(x=[1, 2, -3], n=n, c=1, z=z) for n in (1, 2, 9) for z in ([0, 1, 1, 0, 1, 0], [0] * 6)]),
+    "carried_value_whose_rank_grows": ("""
+      m (float[n] x) => (float[1, 1, 1, n] y, float[3] sums) {
+        zero = Constant<value_ints = [0]> ()  count = Constant<value_int = 3> ()
+        y, sums = Loop (count, , x) <body = b (int64 i, bool go, v) => (bool on, w, float e) {
+          on = Identity (go)  w = Unsqueeze (v, zero)  e0 = ReduceSum<keepdims = 0> (w)  f = Cast<to = 1> (i)  e = Add (e0, f)
+        }>
+      }""", [dict(x=NUMBERS[0, :n]) for n in (6, 1)]),
+    "carried_value_whose_rank_changes_maybe": ("""
+      m (float[n] x, int64 k) => (float[n] y) {
+        flat = Constant<value_ints = [-1]> ()  zero = Constant<value_ints = [0]> ()
+        v = Loop (k, , x) <body = b (int64 i, bool go, u) => (bool on, float[1, n] w) {
+          on = Identity (go)  r = Reshape (u, flat)  s = Add (r, x)  w = Unsqueeze (s, zero)
+        }>
+        y = Reshape (v, flat)
+      }""", [dict(x=NUMBERS[0], k=k) for k in (0, 1, 3)]),
+    "conditions_and_counts_of_open_shapes": ("""
+      m (float[3] x, bool[p] c, int64[q] n) => (float[3] y) {
+        a = If (c) <then_branch = t () => (float[3] t0) { t0 = Abs (x) },
+                    else_branch = e () => (float[3] e0) { e0 = Exp (x) }>
+        y = Loop (n, c, a) <body = b (int64 i, go, float[3] v) => (on, float[3] w) {
+          on = Identity (c)  w = Add (v, x) }>
+      }""", [dict(x=[1, 2, -3], c=[c], n=[n]) for c, n in [(1, 3), (0, 1), (1, 0)]]),
     "convolutions_in_a_loop": ("""
       m (float[1, 3, 8, 8] x, float[3, 3, 3, 3] w, int64 k) => (float[1, 3, 8, 8] y) {
         y = Loop (k, , x) <body = b (int64 i, bool go, float[1, 3, 8, 8] v) => (bool on, float[1, 3, 8, 8] u) {
@@ -280,6 +350,29 @@ def test_iterations_that_do_not_fit_are_errors_that_name_the_node(given, error, 
         ours.run(arguments(model, given))
 
 
+@pytest.mark.parametrize("given", [{"c": [1, 0], "n": [1]}, {"c": [], "n": [1]}, {"c": [1], "n": [1, 1]}, {"c": [1], "n": []}])
+def test_a_condition_or_count_of_several_elements_is_an_error(given, tmp_path):
+    text, _ = CASES["conditions_and_counts_of_open_shapes"]
+    onnx.save(model := onnx.parser.parse_model(HEADER + text), tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", "llvm -opt=0"), "cpu")
+    with pytest.raises(ValueError, match="node '(If|Loop)_.*of one element"):
+        ours.run(arguments(model, {"x": [1, 2, 3], **given}))
+
+
+def test_a_body_that_cannot_be_computed_fails_in_its_first_iteration(tmp_path):
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[4, 3] x, float[2] w, int64 k) => (float[4, 3] y, float[a, 4] all) {
+        y, all = Loop (k, , x) <body = b (int64 i, bool go, float[4, 3] v) => (bool on, float[4, 3] u, float[4] e) {
+          on = Identity (go)  u = Add (v, w)  e = Identity (w) }>
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", "llvm -opt=0"), "cpu")
+    outputs = ours.run(arguments(model, {"x": NUMBERS[:, :3], "w": [1, 2], "k": 0}))
+    assert np.array_equal(outputs["y"].numpy(), NUMBERS[:, :3]) and outputs["all"].shape == (0, 4)
+    with pytest.raises(ValueError, match=r"node 'Loop_0/Add_1' \(Add\): input 1 is float32 2 and does not broadcast"):
+        ours.run(arguments(model, {"x": NUMBERS[:, :3], "w": [1, 2], "k": 1}))
+
+
 def test_a_branch_that_cannot_be_computed_fails_when_a_run_takes_it(tmp_path):
     model = onnx.parser.parse_model(HEADER + """
       m (float[n, 3] x, float[2] w, bool c) => (float[n, 3] y) {
@@ -309,6 +402,17 @@ def test_a_branch_that_cannot_be_computed_fails_when_a_run_takes_it(tmp_path):
           z = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
                       else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }>
           y = Abs (z) }""", "float32 3 and float32"),
+    # A name of a node's output is that of one value.
+    ("""m (float[3] x, bool c) => (float[3] y) {
+          a = Neg (x)
+          z = If (c) <then_branch = t () => (float[3] a) { a = Abs (x) },
+                      else_branch = e () => (float[3] e0) { e0 = Exp (x) }>
+          y = Add (z, a) }""", "the name 'a' to two values"),
+    # The carried value would have a ninth dimension.
+    ("""m (float[3] x, int64 n) => (float y) {
+          zero = Constant<value_ints = [0]> ()
+          z = Loop (n, , x) <body = b (int64 i, bool go, v) => (bool on, w) { on = Identity (go)  w = Unsqueeze (v, zero) }>
+          y = ReduceSum<keepdims = 0> (z) }""", "more than 8 dimensions"),
     # An operator that the importer lacks is named, also in a branch.
     ("""m (float[3] x, bool c) => (float[3] y) {
           y = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },

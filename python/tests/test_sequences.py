@@ -335,7 +335,7 @@ REFUSED = {
       m (float[2] x, bool c) => (float[2] y) {
         y = If (c) <then_branch = t () => (float[2] t0) { t0 = Neg (x) },
                     else_branch = e () => (seq(float[2]) e0) { e0 = SequenceConstruct (x) }> }""",
-      r"node 'If_0' \(Branch\): it gives a tensor in one case and a sequence in another"),
+      r"node 'If_0' \(If\): it gives a tensor in one case and a sequence in another"),
     "map_as_input": ("m (map(int64, float) x) => (map(int64, float) y) { y = Identity (x) }", r"input 'x' is a map"),
     "sequence_of_sequences": ("m (seq(seq(float)) x) => (seq(seq(float)) y) { y = Identity (x) }", r"input 'x' is a list of lists"),
     "sequence_of_texts": ("m (seq(string) x) => (seq(string) y) { y = Identity (x) }", r"input 'x' is not a list of tensors"),
