@@ -440,8 +440,9 @@ def test_a_scan_over_no_elements_gives_its_initial_values(tmp_path):
 
 # ---- Random bodies -------------------------------------------------------------------------------
 
-# A value is known by its shape. The first extent of the shape may be open.
-SHAPES = {"s": [], "v": [3], "m": [2, 3], "g": [None, 3]}
+# A value is known by its shape. The first extent of the shape may be open. The data decide about the rank of a value
+# "r", which has the shape of "s", "v" or "m".
+SHAPES = {"s": [], "v": [3], "m": [2, 3], "g": [None, 3], "r": None}
 UNARY = ["Abs", "Neg", "Relu", "Sigmoid", "Tanh"]
 BINARY = ["Add", "Max", "Min", "Mul", "Sub"]
 
@@ -452,6 +453,7 @@ class Writer:
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.count = 0
+        self.functions = []
 
     def name(self):
         self.count += 1
@@ -481,7 +483,9 @@ class Writer:
         return self.add(nodes, "Less", [total, self.constant(nodes, np.float32(self.random.normal()))])
 
     def plain(self, nodes, pool):
-        kind = self.pick("svmg")
+        kind = self.pick("svmgr")
+        if kind == "r":
+            return self.ranked(nodes, pool)
         if self.chance(0.4):
             return self.add(nodes, self.pick(UNARY), [self.of(pool, kind)]), kind
         other = self.pick({"s": "s", "v": "sv", "m": "svm", "g": "sv"}[kind])
@@ -507,52 +511,126 @@ class Writer:
         kind_type = onnx.helper.make_tensor_type_proto(BOOL if is_bool else FLOAT, [] if is_bool else SHAPES[kind])
         return name, kind_type
 
+    def ranked(self, nodes, pool):
+        """Append a node that takes a value of any rank, and nodes that make a value of known rank of it."""
+        some = self.pick([name for name, kind in pool if kind in "svmr"][-9:])
+        if self.chance(0.3):
+            return self.add(nodes, self.pick(BINARY), [some, self.of(pool, "m")]), "m"
+        if self.chance(0.2):
+            rank = self.add(nodes, "Size", [self.add(nodes, "Shape", [some])])
+            return self.add(nodes, "Cast", [rank], to=FLOAT), "s"
+        if self.chance(0.3):
+            return self.add(nodes, self.pick(["ReduceMax", "ReduceMin"]), [some], keepdims=0), "s"
+        if self.chance(0.3):
+            return self.add(nodes, self.pick(BINARY), [some, self.of(pool, self.pick("sv"))]), "r"
+        return self.add(nodes, self.pick(UNARY), [some]), "r"
+
+    def given(self, nodes, pool, seen, kinds):
+        """The names of a body's outputs, which are often outputs of its last nodes."""
+        names = []
+        for kind in kinds:
+            kind = self.pick("svm") if kind == "r" and self.chance(0.6) else kind
+            own = [name for name, have in seen[len(pool):] if have == kind and name not in names]
+            if not own and kind == "r":
+                kind = self.pick("svm")
+            names.append(own[-1] if own and self.chance(0.7) else
+                         self.add(nodes, "Identity", [self.bounded(nodes, seen, kind)]))
+        return names
+
     def branch(self, nodes, pool, depth):
-        kinds = [self.pick("svmg") for _ in range(self.random.integers(1, 3))]
+        kinds = [self.pick("svmgrr") for _ in range(self.random.integers(1, 4))]
         graphs = []
         for _ in range(2):
             inner = []
             seen = self.fill(inner, pool, depth + 1)
-            given = [self.add(inner, "Identity", [self.bounded(inner, seen, kind)]) for kind in kinds]
-            graphs.append(self.graph(inner, [], [self.typed(*one) for one in zip(given, kinds)]))
+            names = self.given(inner, pool, seen, kinds)
+            graphs.append(self.graph(inner, [], [self.typed(*one) for one in zip(names, kinds)]))
         outs = [self.name() for _ in kinds]
-        nodes.append(onnx.helper.make_node("If", [self.holds(nodes, pool)], outs, then_branch=graphs[0],
-                                           else_branch=graphs[1]))
+        condition = self.holds(nodes, pool) if self.chance(0.85) else self.constant(nodes, np.array(self.chance(0.5)))
+        nodes.append(onnx.helper.make_node("If", [condition], outs, then_branch=graphs[0], else_branch=graphs[1]))
         return list(zip(outs, kinds))
 
-    def ranks(self, nodes, pool, depth):
-        """Append an If whose branches differ in rank, and nodes that take either."""
-        graphs = []
-        for kind in self.random.permutation(["s", "v", "m"])[:2]:
-            inner = []
-            seen = self.fill(inner, pool, depth + 1)
-            given = self.add(inner, "Identity", [self.bounded(inner, seen, kind)])
-            graphs.append(self.graph(inner, [], [self.typed(given, kind)]))
-        out = self.add(nodes, "If", [self.holds(nodes, pool)], then_branch=graphs[0], else_branch=graphs[1])
-        rows = self.add(nodes, self.pick(BINARY), [out, self.of(pool, "v")])
-        return [(self.add(nodes, "ReduceMean", [rows], keepdims=0), "s"),
-                (self.add(nodes, "Sub", [self.of(pool, "v"), self.add(nodes, "ReduceMax", [out], keepdims=0)]), "v")]
+    def twice(self, nodes, pool, depth):
+        """Append an If whose branches differ in rank, and one of the same condition whose nodes need the rank."""
+        condition = self.holds(nodes, pool)
+        graphs = [self.graph(inner, [], [self.typed(self.add(inner, "Identity", [self.of(pool, kind)]), kind)])
+                  for inner, kind in [([], "v"), ([], "m")]]
+        some = self.add(nodes, "If", [condition], then_branch=graphs[0], else_branch=graphs[1])
+        then, otherwise, body = [], [], []
+        flat = self.add(then, "Concat", [some, self.of(pool, "v")], axis=0)
+        if self.chance(0.5):
+            parts = self.add(otherwise, "SplitToSequence", [some], axis=1)
+            turned = self.add(otherwise, "ConcatFromSequence", [parts], axis=1)
+        else:
+            i, go, have = self.name(), self.name(), self.name()
+            on, next_one = self.add(body, "Identity", [go]), self.add(body, "Transpose", [have], perm=[1, 0])
+            graph = self.graph(body, [(i, INT64), (go, BOOL), (have, "r")],
+                               [self.typed(on, "s", True), self.typed(next_one, "r")])
+            turned = self.add(otherwise, "Loop", [self.constant(otherwise, np.array(2)), "", some], body=graph)
+        flats = [self.add(inner, "Reshape", [name, self.constant(inner, np.array([-1]))])
+                 for inner, name in [(then, flat), (otherwise, turned)]]
+        graphs = [self.graph(inner, [], [self.typed(name, "r")]) for inner, name in zip([then, otherwise], flats)]
+        out = self.add(nodes, "If", [condition], then_branch=graphs[0], else_branch=graphs[1])
+        return [(some, "r"), (self.add(nodes, "ReduceSum", [out], keepdims=0), "s")]
+
+    def call(self, nodes, pool, depth):
+        """Append a function, in which names have other values, and a call or two."""
+        count, self.count = self.count, 0
+        inner, kinds = [], [*"svmg", *self.pick(["", "r", "rv"])]
+        kinds = [kind for kind in kinds if any(have == kind for _, have in pool)]
+        inputs = [(self.name(), kind) for kind in kinds]
+        seen = self.fill(inner, inputs, depth + 1)
+        outputs = [self.pick("svmrr") for _ in range(self.random.integers(1, 3))]
+        names = self.given(inner, inputs, seen, outputs)
+        name, results, self.count = f"f{len(self.functions)}", [], count
+        self.functions.append(onnx.helper.make_function(
+            "own", name, [*(name for name, _ in inputs), "n", "k"], names, inner,
+            [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]))
+        for _ in range(self.random.integers(1, 3)):
+            outs = [self.name() for _ in outputs]
+            nodes.append(onnx.helper.make_node(name, [self.of(pool, kind) for kind in kinds] + ["n", "k"], outs, domain="own"))
+            results += zip(outs, outputs)
+        return results
+
+    def listed(self, nodes, pool, depth):
+        """Append a sequence of tensors of any rank, which branches may give, and values read from the sequence."""
+        count = self.random.integers(1, 3)
+
+        def construct(inner):
+            kinds = [self.pick([kind for _, kind in pool if kind in "svmr"]) for _ in range(count)]
+            return self.add(inner, "SequenceConstruct", [self.of(pool, kind) for kind in kinds])
+
+        if self.chance(0.4):
+            some = construct(nodes)
+        else:
+            kind = onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(FLOAT, None))
+            graphs = [self.graph(inner, [], [(construct(inner), kind)]) for inner in ([], [])]
+            some = self.add(nodes, "If", [self.holds(nodes, pool)], then_branch=graphs[0], else_branch=graphs[1])
+        place = self.constant(nodes, np.array(self.random.integers(count)))
+        return [(self.add(nodes, "SequenceAt", [some, place]), "r")]
 
     def stacked(self, nodes, out, kind):
         return self.add(nodes, "ReduceSum", [out, self.constant(nodes, np.array([0]))], keepdims=0), kind
 
     def loop(self, nodes, pool, depth):
         carried = [self.pick("svmg") for _ in range(self.random.integers(1, 4))]
+        first = [kind if kind == "g" or self.chance(0.7) else self.pick("svm") for kind in carried]
+        around = [kind if kind == before else "r" for kind, before in zip(carried, first)]
         stacks = [self.pick("svm") for _ in range(self.random.integers(0, 3))]
         inner, i, go = [], self.name(), self.name()
         names = [self.name() for _ in carried]
         number = self.add(inner, "Cast", [i], to=FLOAT)
-        seen = self.fill(inner, pool + list(zip(names, carried)) + [(number, "s")], depth + 1)
+        seen = self.fill(inner, pool + list(zip(names, around)) + [(number, "s")], depth + 1)
         on = self.add(inner, "Identity", [go]) if self.chance(0.5) else self.holds(inner, seen)
         given = [self.add(inner, "Identity", [self.bounded(inner, seen, kind)]) for kind in carried + stacks]
-        body = self.graph(inner, [(i, INT64), (go, BOOL), *zip(names, carried)],
-                          [self.typed(on, "s", True)] + [self.typed(*one) for one in zip(given, carried + stacks)])
+        body = self.graph(inner, [(i, INT64), (go, BOOL), *zip(names, around)],
+                          [self.typed(on, "s", True)] + [self.typed(*one) for one in zip(given, around + stacks)])
         trip = self.pick(["n", "k", self.constant(nodes, np.array(self.random.integers(4)))])
-        first = self.constant(nodes, np.array(True)) if self.chance(0.6) else self.holds(nodes, pool)
+        begins = self.constant(nodes, np.array(True)) if self.chance(0.6) else self.holds(nodes, pool)
         outs = [self.name() for _ in carried + stacks]
-        nodes.append(onnx.helper.make_node("Loop", [trip, first] + [self.of(pool, kind) for kind in carried], outs,
+        nodes.append(onnx.helper.make_node("Loop", [trip, begins] + [self.of(pool, kind) for kind in first], outs,
                                            body=body))
-        return list(zip(outs, carried)) + [self.stacked(nodes, *one) for one in zip(outs[len(carried):], stacks)]
+        return list(zip(outs, around)) + [self.stacked(nodes, *one) for one in zip(outs[len(carried):], stacks)]
 
     def scan(self, nodes, pool, depth):
         """Append a Scan over the rows of one or two matrices."""
@@ -600,7 +678,8 @@ class Writer:
         pool = list(pool)
         for _ in range(self.random.integers(1, 6)):
             if depth < 3 and self.chance(0.35):
-                pool += self.pick([self.branch, self.loop, self.loop, self.scan, self.sequence, self.ranks])(nodes, pool, depth)
+                pool += self.pick([self.branch, self.branch, self.loop, self.loop, self.scan, self.sequence, self.twice,
+                                   self.listed, self.call])(nodes, pool, depth)
             else:
                 pool.append(self.plain(nodes, pool))
         return pool
@@ -610,13 +689,15 @@ class Writer:
         inputs = [("x", "s"), ("y", "v"), ("z", "m"), ("w", "g")]
         pool = self.fill(nodes, inputs, 0)
         pool += self.loop(nodes, pool, 0)
-        last = [self.add(nodes, "Identity", [name]) for name, _ in pool[len(inputs):][-8:]]
-        kinds = [kind for _, kind in pool[len(inputs):][-8:]]
+        ends = [(self.add(nodes, "ReduceMax", [name], keepdims=0), "s") if kind == "r" else (name, kind)
+                for name, kind in pool[len(inputs):][-8:] if kind != "r" or self.chance(0.7)]
+        last, kinds = [self.add(nodes, "Identity", [name]) for name, _ in ends], [kind for _, kind in ends]
         graph = onnx.helper.make_graph(
             nodes, "random", [info(name, FLOAT, SHAPES[kind]) for name, kind in inputs] +
             [info(name, INT64, []) for name in "nk"],
             [onnx.ValueInfoProto(name=name, type=of) for name, of in map(self.typed, last, kinds)])
-        return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+        return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)],
+                                      functions=self.functions, ir_version=9)
 
 
 SEEDS = 300 if os.environ.get("BP_TEST_LONG") else 4
