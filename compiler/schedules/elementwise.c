@@ -48,22 +48,32 @@ static int visit_choosing(void *context, const BpIrNode *node) {
   return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
 }
 
-/* Whether a choice depends on a short axis: 1, 0 or -1 with an error. */
-static int is_short_choice(const BpStageInfo *info, int32_t d) {
-  if (info->extent[d] > MAX_CHOICES)
+static bool is_open_run(const BpStageInfo *info, int32_t first) {
+  for (int32_t d = first; d < info->ndim; d++)
+    if (info->stage->axes[d]->open)
+      return true;
+  return false;
+}
+
+/* Whether a choice depends on axis d, and a loop over it should stay outside of the run that begins
+ * with axis `next`: it is short and the run long, or the run is open, so that a place in the fused
+ * run would be divided by an open extent for each choice. Returns 1, 0 or -1 with an error. */
+static int chooses_outside(const BpStageInfo *info, int32_t d, int32_t next) {
+  bool is_short = info->extent[d] <= MAX_CHOICES;
+  bool is_long = bp__info_size(info, next, info->ndim) >= LEAST_RUN;
+  if (info->stage->axes[d]->open || (!is_open_run(info, next) && !(is_short && is_long)))
     return 0;
   return bp__ir_visit_once(info->s->body, visit_choosing, (void *)info->s->vars[d]);
 }
 
-/* The first of the axes that can be fused with the last axis; -1 with an error. An axis of extent 1
- * joins the run after it, and its stride says nothing about the axes outside it. If the run is long
- * enough, an axis before it that can be unrolled for a choice stays separate. */
+/* The first of the axes that can be fused with the last axis; -1 with an error. An axis of extent
+ * 1, which is not open, joins the run after it, and its stride says nothing about the axes outside
+ * it. */
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t next = last_long_axis(info), first = next;
   for (int32_t d = next - 1; d >= 0; d--) {
-    if (info->extent[d] > 1) {
-      bool is_long = bp__info_size(info, next, info->ndim) >= LEAST_RUN;
-      int chooses = is_long ? is_short_choice(info, d) : 0;
+    if (info->extent[d] > 1 || info->stage->axes[d]->open) {
+      int chooses = chooses_outside(info, d, next);
       if (chooses < 0)
         return -1;
       if (chooses || !is_one_run(info, d, next))
@@ -125,7 +135,7 @@ static int visit_choice(void *context, const BpIrNode *node) {
     is_used[i] = uses;
   }
   for (int32_t i = 0; i < choices->first; i++)
-    choices->is_chosen[i] |= is_used[i];
+    choices->is_chosen[i] |= is_used[i] && !info->stage->axes[i]->open;
   return 0;
 }
 
@@ -137,7 +147,8 @@ static int find_choices(Choices *choices) {
     return -1;
   for (int32_t i = 0; i < choices->first; i++)
     count *= choices->is_chosen[i] ? (double)choices->info->extent[i] : 1;
-  if (count > MAX_CHOICES)
+  /* Loops around an open run are divided at the choices instead (compiler/lower/partition.c). */
+  if (count > MAX_CHOICES || is_open_run(choices->info, choices->first))
     memset(choices->is_chosen, 0, sizeof choices->is_chosen);
   return 0;
 }

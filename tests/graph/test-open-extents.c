@@ -996,6 +996,20 @@ static void test_choices_are_small(void) {
   g_free(path);
 }
 
+/* A concatenation along an axis copies runs of the axes after it, without a division of places. */
+static void test_concatenations_are_small(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "imagesx32xheightxwidth");
+  onnx_input(builder, "y", ONNX_FLOAT, "imagesx32xheightxwidth");
+  onnx_input(builder, "z", ONNX_FLOAT, "imagesx64xheightxwidth");
+  onnx_node(builder, "Concat", "x,y,z", "all", "axis=1");
+  onnx_output(builder, "all");
+  char *path = onnx_save(builder);
+  g_assert_cmpuint(code_size(path, "c -vector_bits=512 -options=-O0"), <, 60 << 10);
+  unlink(path);
+  g_free(path);
+}
+
 /* Of two open extents the first counts as the batch. */
 static void test_planned(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -1151,6 +1165,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/code_of_broadcasts_of_bytes_is_small",
                   test_broadcasts_of_bytes_are_small);
   g_test_add_func("/open-extents/code_of_choices_is_small", test_choices_are_small);
+  g_test_add_func("/open-extents/code_of_concatenations_is_small", test_concatenations_are_small);
   g_test_add_func("/open-extents/planned_storage_is_an_expression_of_extents", test_planned);
   g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
   return g_test_run();
