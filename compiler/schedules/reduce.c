@@ -136,9 +136,10 @@ static int use_lanes(const BpStageInfo *info, const BpMachine *machine, Parts *p
   if (info->num_roots == info->ndim || fuse_reduction(info, &run) != 0)
     return info->num_roots == info->ndim ? 0 : -1;
   int64_t extent = bp_te_axis_extent(run), lanes = bp__machine_for(machine, info).lanes;
-  if (lanes == 1 || extent < 2 * lanes)
+  if (lanes == 1 || (extent < 2 * lanes && !run->open))
     return 0;
   int64_t vectors = extent / lanes < MOST_PARTIALS ? extent / lanes : MOST_PARTIALS;
+  vectors = vectors > 1 ? vectors : 1;
   if (bp_te_split(stage, run, vectors * lanes, BP_TE_TAIL_GUARD, &blocks, &part) != 0)
     return -1;
   BpTeTensor *partial = bp_te_rfactor(te, stage->tensor, part), *folded = NULL;

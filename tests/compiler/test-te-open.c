@@ -216,7 +216,9 @@ static const struct {
     {"dear product", make_dear_product, 100, 0},
 };
 
-#define DEAR_PRODUCT 6 /* index of the product among the computations */
+/* Indices among the computations. */
+#define SOFTMAX      1
+#define DEAR_PRODUCT 6
 
 #define LIKELY   40
 #define GREATEST 5000
@@ -372,6 +374,23 @@ static void test_dear_operands_are_stored_for_many_rows(void) {
   g_assert_true(has_branch);
 }
 
+/* Rows of an open length are reduced in lanes, also if they are probably shorter than two vectors.
+ */
+static void test_open_rows_are_reduced_in_lanes(void) {
+  Open o;
+  BpTarget *target = bp_target_parse("c -vector_bits=1024");
+  make_open(&o, SOFTMAX, 3, (const int64_t[]){0, 0, 0});
+  assert_ok(bp_schedule_auto(o.te, &o.args[o.num_args - 1], 1, target));
+  BpIrModule *module = lowered(&o);
+  char *text = bp_ir_print(module);
+  g_assert_nonnull(strstr(text, "(reduce max "));
+  g_assert_nonnull(strstr(text, "(reduce add "));
+  bp_str_free(text);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_te_free(o.te);
+}
+
 /* ---- Tails ------------------------------------------------------------------------------- */
 
 /* Returns the number of conditions in the code if the open number of rows of the sum, or of the
@@ -485,6 +504,7 @@ int main(int argc, char **argv) {
                   test_extents_that_do_not_fit_are_refused);
   g_test_add_func("/te/open/dear-operands-are-stored-for-many-rows",
                   test_dear_operands_are_stored_for_many_rows);
+  g_test_add_func("/te/open/open-rows-are-reduced-in-lanes", test_open_rows_are_reduced_in_lanes);
   g_test_add_func("/te/open/last-tile-moves-back-unless-it-accumulates",
                   test_last_tile_moves_back_unless_it_accumulates);
   g_test_add_func("/te/open/shared-terms-are-looked-at-once", test_shared_terms_are_looked_at_once);
