@@ -17,9 +17,9 @@
 /* The second operand, a matrix of numbers with `columns` columns and `rows` rows. */
 typedef struct Weights {
   int64_t columns, rows, bits;
-  int64_t block,
-      num_blocks; /* rows and number of the blocks of a column; the last may be partly used */
-  int64_t bytes;  /* bytes of a block */
+  int64_t block;      /* rows of a block */
+  int64_t num_blocks; /* of a column; the last may be partly used */
+  int64_t bytes;      /* bytes of a block */
 } Weights;
 
 static int check_count(const BpGraphNode *node, int32_t input, int64_t count) {

@@ -273,7 +273,7 @@ static bool has_sink(const BpGraphNode *node) {
 }
 
 /* Makes the softmax divide by exp(sink) too, where a head's sink is its element of head_sink, or 0:
- * the part of the sum that is not exp(sink) is sigmoid(log(sum(exp(scores))) - sink). */
+ * the share of the other terms in that sum is sigmoid(log(sum(exp(scores))) - sink). */
 static BpGraphValue *with_sink(const GroupQuery *at, BpGraphValue *out, BpGraphValue *scores) {
   static const int64_t perm[] = {0, 2, 1, 3};
   const int64_t split[] = {at->q->shape[0], at->length, at->heads[0], at->size};

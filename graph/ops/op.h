@@ -174,8 +174,8 @@ BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
  * rejects. NULL without an error if `like` is NULL. */
 BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *like,
                             float value);
-/* The product of the seven inputs of com.microsoft's MatMulIntegerToFloat, of which the zero points
- * and the bias may be NULL (quantize.c). */
+/* The product of the seven inputs of com.microsoft's MatMulIntegerToFloat, whose zero points and
+ * bias may be NULL (quantize.c). */
 BpGraphValue *bp__op_byte_product(BpGraph *graph, const BpGraphNode *node,
                                   BpGraphValue *const *inputs);
 /* A scalar constant of a float type. */

@@ -3,6 +3,7 @@
  * are int32, or float32 where all of them are exact; scales are applied in float32, and numbers are
  * rounded, halves to even, before the zero point is added. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
@@ -319,41 +320,57 @@ static int64_t exact_parts(const BpGraphValue *b, const BpGraphValue *zero) {
   return 0;
 }
 
+#define MISFIT "its operands do not have as many columns as rows"
+
 /* The product of integers as int32, computed in float32 in parts of the terms. */
 static BpGraphValue *exact_product(BpGraph *graph, const BpGraphNode *node, BpGraphValue *a,
                                    BpGraphValue *b, int64_t parts) {
-  int64_t terms = b ? b->shape[b->ndim - 2] : 0, size = (terms + parts - 1) / parts;
+  int64_t terms = b->shape[b->ndim - 2], size = (terms + parts - 1) / parts;
+  int64_t shape[BP_GRAPH_MAX_NDIM];
   BpGraphValue *sum = NULL;
-  a = bp__op_cast(graph, node, a, BP__FLOAT32);
+  memcpy(shape, a->shape, sizeof(shape));
+  shape[a->ndim - 1] = terms;
+  a = bp__op_cast(graph, node, bp__op_as_shape(graph, node, a, shape, MISFIT), BP__FLOAT32);
   b = bp__op_cast(graph, node, b, BP__FLOAT32);
-  for (int64_t first = 0; a && b && (first < terms || !sum); first += size) {
+  if (parts == 1)
+    return bp__op_cast(graph, node, bp__op_binary(graph, node, "MatMul", a, b), INT32);
+  for (int64_t first = 0; a && b && first < terms; first += size) {
     int64_t end = first + size < terms ? first + size : terms;
-    int is_all = size >= terms;
-    BpGraphValue *part = bp__op_binary(
-        graph, node, "MatMul", is_all ? a : bp__op_slice(graph, node, a, a->ndim - 1, first, end),
-        is_all ? b : bp__op_slice(graph, node, b, b->ndim - 2, first, end));
+    BpGraphValue *part =
+        bp__op_binary(graph, node, "MatMul", bp__op_slice(graph, node, a, a->ndim - 1, first, end),
+                      bp__op_slice(graph, node, b, b->ndim - 2, first, end));
     part = bp__op_cast(graph, node, part, INT32);
     sum = first > 0 ? bp__op_binary(graph, node, "Add", sum, part) : part;
-    if (!sum || is_all)
-      return sum;
   }
   return sum;
+}
+
+/* Checks that an operand is of bytes, and its zero point, which may be NULL, of the same type. */
+static int check_operand(const BpGraphNode *node, int32_t index, const BpGraphValue *zero) {
+  if (check_bytes(node, index))
+    return -1;
+  if (zero && !bp__dtype_equal(zero->dtype, node->inputs[index]->dtype))
+    return bp__op_bad(node, "the zero point of input %d does not have its type", index);
+  return 0;
 }
 
 /* The product of inputs `a` and `b` minus their zero points, the optional inputs `za` and `zb`. */
 static BpGraphValue *product(BpGraph *graph, const BpGraphNode *node, int32_t a, int32_t b,
                              int32_t za, int32_t zb) {
   BpGraphValue *zero_a = bp__node_input(node, za), *zero_b = bp__node_input(node, zb);
-  if (check_bytes(node, a) || check_bytes(node, b))
+  BpGraphValue *rows, *columns;
+  if (check_operand(node, a, zero_a) || check_operand(node, b, zero_b))
     return NULL;
+  rows = of_rows(graph, node, zero_a, node->inputs[a]);
+  columns = of_columns(graph, node, zero_b, node->inputs[b]);
+  if ((zero_a && !rows) || (zero_b && !columns))
+    return NULL;
+  BpGraphValue *left = centred(graph, node, node->inputs[a], rows);
+  BpGraphValue *right = centred(graph, node, node->inputs[b], columns);
   int64_t parts = exact_parts(node->inputs[b], zero_b);
-  if ((zero_a && !(zero_a = of_rows(graph, node, zero_a, node->inputs[a]))) ||
-      (zero_b && !(zero_b = of_columns(graph, node, zero_b, node->inputs[b]))))
-    return NULL;
-  BpGraphValue *left = centred(graph, node, node->inputs[a], zero_a);
-  BpGraphValue *right = centred(graph, node, node->inputs[b], zero_b);
-  return parts > 0 && left && left->ndim > 1 ? exact_product(graph, node, left, right, parts)
-                                             : bp__op_binary(graph, node, "MatMul", left, right);
+  return parts > 0 && left && right && left->ndim > 1
+             ? exact_product(graph, node, left, right, parts)
+             : bp__op_binary(graph, node, "MatMul", left, right);
 }
 
 BP_ROW_EXPAND(matmul_integer) {
@@ -369,9 +386,10 @@ BP_ROW_EXPAND(matmul_integer_to_float) {
   scale = bp__op_binary(graph, node, "Mul", single(graph, node, node->inputs[2]),
                         of_columns(graph, node, node->inputs[3], node->inputs[1]));
   sums = scale ? bp__op_cast(graph, node, sums, scale->dtype) : NULL;
-  sums = bp__op_binary(graph, node, "Mul", sums, scale);
+  sums = bp__op_onto(graph, node, "Mul", sums, scale, "its scales do not broadcast to the product");
   if (bias)
-    sums = bp__op_binary(graph, node, "Add", sums, of_columns(graph, node, bias, node->inputs[1]));
+    sums = bp__op_onto(graph, node, "Add", sums, of_columns(graph, node, bias, node->inputs[1]),
+                       "its bias does not broadcast to the product");
   node->outputs[0] = sums;
   return sums ? 0 : -1;
 }

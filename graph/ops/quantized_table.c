@@ -16,6 +16,7 @@ typedef struct QuantizedTable {
 
 static int read_table(const BpGraphNode *node, QuantizedTable *table) {
   const BpGraphValue *data = node->inputs[0];
+  char text[BP_VALUE_TEXT];
   int64_t bits = bp__node_int(node, "bits", 4), gathered = bp__node_int(node, "gather_axis", 0);
   int64_t divided = bp__node_int(node, "quantize_axis", 1);
   bool is_bytes = bp__dtype_equal(data->dtype, UINT8);
@@ -24,8 +25,11 @@ static int read_table(const BpGraphNode *node, QuantizedTable *table) {
   if (bp__op_axis(node, gathered, data->ndim, &table->gathered) ||
       bp__op_axis(node, divided, data->ndim, &table->divided))
     return -1;
-  if (is_bytes ? bits != 4 && bits != 8 : data->dtype.bits != 4)
-    return bp__op_error(node, "elements of %lld bits are not supported; 4 and, in bytes, 8 are",
+  if (!is_bytes && data->dtype.bits != 4)
+    return bp__op_error(node, "its data is %s; uint8, int4 and uint4 are supported",
+                        bp__value_format(data, text));
+  if (is_bytes && bits != 4 && bits != 8)
+    return bp__op_error(node, "elements of %lld bits are not supported; 4 and 8 are",
                         (long long)bits);
   if (table->gathered == table->divided || (table->is_packed && table->divided != data->ndim - 1) ||
       table->block < 1)
@@ -56,7 +60,9 @@ static BpGraphValue *separated(BpGraph *graph, const BpGraphNode *node, BpGraphV
   BpGraphValue *halves[] = {bp__op_binary(graph, node, "BitwiseAnd", bytes, byte(graph, node, 15)),
                             bp__op_binary(graph, node, "Div", bytes, byte(graph, node, 16))};
   bytes = bp__op_apply(graph, "", "Concat", node->name, halves, 2, &axis, 1);
-  shape[last] *= 2;
+  shape[last] = bp__extent_multiply(&graph->extents, shape[last], 2);
+  if (shape[last] == BP_EXTENT_NONE)
+    return NULL;
   return bp__op_reshape(graph, node, bytes, shape, last + 1);
 }
 

@@ -242,9 +242,12 @@ BP_ROW_COMPUTE(lrn);
 
 /* few_bits.c */
 BP_ROW_EXPAND(matmul_nbits);
-BP_ROW_EXPAND(gather_block_quantized);
 BP_ROW_INFER(matmul_bits);
 BP_ROW_COMPUTE(matmul_bits);
+
+/* quantized_table.c */
+BP_ROW_EXPAND(gather_block_quantized);
+
 /* matmul.c */
 BP_ROW_INFER(matmul);
 BP_ROW_COMPUTE(matmul);
@@ -287,7 +290,6 @@ BP_ROW_EXPAND(qlinear_unary);
 BP_ROW_EXPAND(qlinear_binary);
 BP_ROW_EXPAND(qlinear_softmax);
 BP_ROW_EXPAND(qlinear_where);
-BP_ROW_EXPAND(dynamic_quantize_lstm);
 BP_ROW_EXPAND(qlinear_concat);
 BP_ROW_EXPAND(qgemm);
 BP_ROW_EXPAND(dynamic_quantize_matmul);
@@ -370,6 +372,7 @@ BP_ROW_EXPAND(group_query_attention);
 
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each kind */
 BP_ROW_EXPAND(lstm);
+BP_ROW_EXPAND(dynamic_quantize_lstm);
 BP_ROW_EXPAND(gru);
 BP_ROW_EXPAND(rnn);
 BP_ROW_INFER(recurrent_steps);

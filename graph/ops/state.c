@@ -92,7 +92,8 @@ BP_ROW_COMPUTE(tensor_scatter) {
 /* ---- CausalConvWithState ----------------------------------------------------------------- */
 
 #define NO_KERNELS "its weights are not a kernel for each of its channels"
-#define NO_PAST    "its past_state is not the elements before its input, one fewer than its kernel has"
+#define NO_PAST                                                                                    \
+  "its past_state does not have the batch, the channels and one element fewer than the kernel"
 
 /* Checks that there is a kernel for each channel, and the past of each batch and channel. */
 static int check_causal(BpGraph *graph, BpGraphNode *node) {

@@ -792,6 +792,12 @@ def refused_cases():
         yield op, {}, [x, noise(3)], (), "its bias float32 3 is not a vector"
     yield "MatMulIntegerToFloat", {}, [np.ones((3, 4), "u1"), np.ones((4, 5), "u1"), np.float32(1), noise(3)], (), "neither one element nor"
     yield "MatMulIntegerToFloat", {}, [noise(3, 4), noise(4, 5), np.float32(1), np.float32(1)], (), "neither int8 nor uint8"
+    bytes_ = np.ones((2, 600), "u1")
+    yield "MatMulInteger", {}, [bytes_, np.ones((300, 4), "u1")], (), "as many columns as rows"
+    yield "MatMulInteger", {}, [bytes_[:, :20], np.ones((20, 60), "u1"), None, np.ones(2, "u1")], (), "nor a vector of 60"
+    yield "MatMulInteger", {}, [bytes_[:, :20], np.ones((20, 60), "i1"), None, np.ones(1, "u1")], (), "does not have its type"
+    for rest in ([np.float32(1), None, None, noise(5, 3)], [noise(5, 3)]):
+        yield "MatMulIntegerToFloat", {}, [bytes_[:1, :4], np.ones((4, 3), "u1"), np.float32(1), *rest], (), "broadcast to the product"
     whole, scale, zero = np.ones((2, 3, 4), "u1"), np.float32(.1), np.array(3, "u1")
     yield "QLinearAdd", {}, [whole, scale, zero, whole], (), "input 4 is absent"
     yield "QLinearAdd", {}, [whole, scale, zero, whole, scale, zero], (), "input 6 is absent"
@@ -836,6 +842,7 @@ def refused_cases():
     yield group, dict(**heads, do_rotary=1), [q, kv, kv, past, past, lengths, total], (), "cos_cache"
     table = [np.ones((5, 24), "u1"), np.array([1]), noise(5, 3)]
     yield "GatherBlockQuantized", dict(bits=3, block_size=16), table, (), "elements of 3 bits"
+    yield "GatherBlockQuantized", dict(block_size=16), [table[0].view("i1"), *table[1:]], (), "its data is int8 5x24"
     yield "GatherBlockQuantized", dict(bits=8, block_size=16), table, (), "blocks of 16 along axis 1 do not fit"
     yield "GatherBlockQuantized", dict(bits=4, block_size=16, gather_axis=1), table, (), "its gather_axis is 1"
     yield "GatherBlockQuantized", dict(bits=4, block_size=16), [*table, np.ones((5, 3), "i1")], (), "type of its data"
@@ -871,7 +878,7 @@ def check_refusals(command, folder, target):
     wrong, cases = [], []
     for op, attrs, inputs, before, words in refused_cases():
         cases.append((Case(len(cases), op, 20, attrs, inputs, before), words))
-        if op == "GroupQueryAttention" and "more places" in words:
+        if op == "MatMulInteger" or (op == "GroupQueryAttention" and "more places" in words):
             cases.append((Case(len(cases), op, 20, attrs, inputs, before), words))
             cases[-1][0].constants = set(cases[-1][0].inputs)
     for case, words in cases:
