@@ -158,7 +158,10 @@ public:
     detail::check(bp_npy_write(path.c_str(), &view()));
   }
 
+  /* Throws an Error if the tensor was moved from. */
   const BpTensorView &view() const {
+    if (!tensor_)
+      throw Error(BP_ERROR_VALUE, "the tensor was moved from");
     return tensor_->view;
   }
   BpTensor *get() const {
@@ -355,7 +358,9 @@ private:
 
   std::int32_t index_of(const std::string &name) const {
     std::string names;
-    for (std::int32_t i = 0; i < bp_model_num_outputs(model_.get()); i++) {
+    const std::int32_t count = bp_model_num_outputs(model_.get());
+    detail::check(count);
+    for (std::int32_t i = 0; i < count; i++) {
       const std::string known = bp_model_output_info(model_.get(), i)->name;
       if (known == name)
         return i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects, values and packed functions, for applications that make and call them. A NULL where none
- * is allowed is an error of kind BP_ERROR_VALUE. */
+ * is allowed is an error of kind BP_ERROR_VALUE; functions that only read give 0 or NULL for it. */
 #ifndef BACKPLANE_OBJECT_H
 #define BACKPLANE_OBJECT_H
 

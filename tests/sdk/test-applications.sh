@@ -57,6 +57,8 @@ lists() {
     'context.set_list("s", {}); context.set_list("o", {b}); context.run();' \
     'if (!context.output_list(0).empty() || !context.has_value(1) || context.output_list("p")[0].to_vector<float>()[0] != 3) return 2;' \
     'Context moved(std::move(context)); moved.run();' \
+    'Tensor gone(a), taken(std::move(gone)); try { gone.size(); return 3; } catch (const Error &) {}' \
+    'try { context.output("t"); return 4; } catch (const Error &e) { if (std::string(e.kind()) != "ValueError") return 5; }' \
     'try { context.run(); } catch (const Error &e) { std::cout << e.kind() << "\n"; } return bp_error_message()[0] != 0; }' >lists.cc
   # shellcheck disable=SC2046,SC2086
   make_lists && g++ -std=c++11 $strict lists.cc -o cxx/lists $(pkg-config --cflags --libs backplane-graph) && says "ValueError" cxx/lists
