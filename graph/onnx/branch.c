@@ -13,7 +13,7 @@
 #include "graph/onnx/scope.h"
 #include "graph/ops/control.h"
 
-/* One of the two cases. */
+/* A branch during its import. */
 typedef struct Branch {
   Body body;
   Scope *scope;      /* twin of a scope, in the body, which has the nodes up to scope->next */
@@ -295,10 +295,11 @@ static int set_output(BpGraph *graph, const BpGraphNode *named, BpGraphNode *nod
   if (then->sequence)
     return set_sequence(graph, named, node, index, count);
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || then->ndim != otherwise->ndim)
-    return bp__op_error(named,
-                        "its condition depends on the data, and its branches give %s and %s, which "
-                        "differ in type or number of dimensions",
-                        bp__value_format(then, a), bp__value_format(otherwise, b));
+    return bp__op_error(
+        named,
+        "only a run knows whether it gives %s or %s, which differ in type or number "
+        "of dimensions",
+        bp__value_format(then, a), bp__value_format(otherwise, b));
   for (int32_t d = 0; d < then->ndim; d++)
     shape[d] = then->shape[d] == otherwise->shape[d]
                    ? bp__body_outer_extent(graph, node->name, then->shape[d], count)

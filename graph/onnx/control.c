@@ -195,11 +195,12 @@ static int open_changing(Looping *l, const Body *body) {
     bool is_of_type = bp__dtype_equal(next->dtype, from->dtype);
     l->is_first_apart = !l->is_scan && is_of_type && next->ndim != from->ndim;
     if (!is_of_type || next->ndim != from->ndim)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "node '%s' (%s): carried value %zu is %s at first and %s after an "
-                            "iteration; its type and number of dimensions must not change",
-                            l->name, l->node->op_type, i, bp__value_format(from, a),
-                            bp__value_format(next, b));
+      return bp_error_raise(
+          BP_ERROR_NOT_IMPLEMENTED,
+          "node '%s' (%s): carried value %zu is %s at first and %s after an "
+          "iteration; its type must not change, and its number of dimensions only in a "
+          "Loop's first 8 iterations",
+          l->name, l->node->op_type, i, bp__value_format(from, a), bp__value_format(next, b));
     for (int32_t d = 0; d < next->ndim; d++) {
       if (next->shape[d] == l->shapes[i][d] || bp__body_is_local(graph, l->shapes[i][d], l->count))
         continue;
@@ -589,7 +590,7 @@ static int add_iterations(Looping *l) {
   BpGraphNode *loop = add_looping(l);
   if (loop)
     return give_outputs(l, loop->outputs, loop->outputs + l->num_carried);
-  l->scope->import->failing = NULL; /* of an iteration, of which there may be none */
+  l->scope->import->failing = NULL; /* no run may get to the failing iteration */
   if (!l->is_first_apart || l->num_before == MAX_BEFORE)
     return -1;
   bp_error_clear();

@@ -93,8 +93,8 @@ int bp__scope_look_up(Scope *scope, const char *name, BpGraphValue **value);
 /* The value of a name, or NULL. */
 BpGraphValue *bp__scope_find(Scope *scope, const char *name);
 int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value);
-/* Adds a name that a node outputs, which no outer scope may have; fails with -1 for a NULL value,
- * whose maker raised the error. */
+/* Adds the name of a node's output. Fails with -1 if an outer scope has the name, or if the value
+ * is NULL (its maker raised the error). */
 int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value);
 /* Adds the outputs of a node. */
 int bp__scope_add_values(Scope *scope, const OnnxNode *node, BpGraphValue *const *values);
@@ -117,8 +117,8 @@ int bp__scope_enter(const Scope *scope, const char *name, Scope *inner);
 /* Keeps the text of the error that is raised, because each run that executes the node fails.
  * Returns -1. */
 int bp__scope_note_failing(const Scope *scope);
-/* Notes it if an operator does not work on its inputs, whose shapes a run may never have. Returns
- * -1. */
+/* Calls bp__scope_note_failing if the error is that an operator does not fit its inputs, whose
+ * shapes a run may never have. Returns -1. */
 int bp__scope_note_unfit(const Scope *scope, const BpGraphNode *node);
 /* The name of a node in errors; NULL with an error. */
 const char *bp__scope_node_name(const Scope *scope, size_t index);

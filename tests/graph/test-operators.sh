@@ -85,7 +85,8 @@ own functions [work](graph.md#control-flow), and so do [sequences and optionals]
 These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
-  `g_idx` and a K that is no multiple of `block_size` are refused.
+  With `g_idx` constant weights become float32.
+- `GatherBlockQuantized`.
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (row-wise ranges), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain, as models have it), `SkipLayerNormalization` and
