@@ -66,11 +66,13 @@ static BpGraphValue *separated(BpGraph *graph, const BpGraphNode *node, BpGraphV
   return bp__op_reshape(graph, node, bytes, shape, last + 1);
 }
 
-/* The indexed parts of an input, whose bytes of two elements become elements. */
+/* The indexed parts of an input, whose elements of 4 bits become bytes. */
 static BpGraphValue *parts_of(BpGraph *graph, const BpGraphNode *node, const QuantizedTable *table,
                               int32_t input) {
   BpGraphAttr axis = bp__attr_int(graph, "axis", table->gathered);
   BpGraphValue *inputs[] = {node->inputs[input], node->inputs[1]};
+  if (inputs[0]->dtype.bits < 8)
+    inputs[0] = bp__op_bytes(graph, node, inputs[0]);
   BpGraphValue *parts = bp__op_apply(graph, "", "Gather", node->name, inputs, 2, &axis, 1);
   bool is_packed = table->is_packed && parts && bp__dtype_equal(parts->dtype, UINT8);
   return is_packed ? separated(graph, node, parts) : parts;

@@ -773,3 +773,21 @@ def test_float64_is_computed_in_float64(target, tmp_path):
     results = backplane.Model(backplane.compile(tmp_path / "m.onnx", target), "cpu").run({"x": x, "n": np.int64(9)})
     np.testing.assert_allclose(results["norm"].numpy()[..., 0], (x**3).sum(2)**(1 / 3), 1e-14)
     np.testing.assert_allclose(results["window"].numpy(), .5 - .5 * np.cos(2 * np.pi * np.arange(9) / 9), 1e-13, 1e-16)
+
+
+@pytest.mark.parametrize("type_name, least", [("INT4", -8), ("UINT4", 0)])
+def test_tables_of_4_bits_take_open_indices(type_name, least, tmp_path):
+    make, kind = onnx.helper.make_tensor, getattr(onnx.TensorProto, type_name)
+    data, scales, zeros = (RANDOM.integers(least, least + 16, shape) for shape in ((9, 35), (9, 3), (9, 3)))
+    rows = [make("data", kind, data.shape, data.ravel()), make("scales", FLOAT, scales.shape, scales.ravel()),
+            make("zeros", kind, zeros.shape, zeros.ravel())]
+    gather = node("GatherBlockQuantized", "data places scales zeros", "y", block_size=16, domain="com.microsoft")
+    graph = onnx.helper.make_graph([gather], "table", [onnx.helper.make_tensor_value_info("places", INT64, ["batch", "length"])],
+                                   [onnx.helper.make_tensor_value_info("y", FLOAT, None)], rows)
+    domains = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=domains, ir_version=10), tmp_path / "table.onnx")
+    model = backplane.Model(backplane.compile(tmp_path / "table.onnx", "c -options=-O0"), "cpu")
+    table = (data - zeros.repeat(16, 1)[:, :35]) * scales.repeat(16, 1)[:, :35]
+    for shape in (2, 3), (1, 7), (0, 2):
+        places = RANDOM.integers(-9, 9, shape)
+        assert np.array_equal(model.run(places=places)["y"].numpy(), table[places].astype(np.float32))
