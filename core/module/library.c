@@ -107,7 +107,8 @@ static int is_open(const char *name) {
 }
 
 /* The loader identifies a copy by the number of its descriptor, so the descriptor stays open if the
- * copy stays mapped (-z nodelete). */
+ * copy stays mapped (-z nodelete): each later load of such a library keeps one until the process
+ * ends. */
 static void close_copy(int fd) {
   char name[BP_FD_PATH_SIZE];
   if (fd >= 0 && (bp__fd_path(fd, name) || !is_open(name)))

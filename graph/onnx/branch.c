@@ -16,7 +16,7 @@
 /* A branch during its import. */
 typedef struct Branch {
   Body body;
-  Scope *scope;      /* twin of a scope, in the body, which has the nodes up to scope->next */
+  Scope *scope;      /* a twin in the body, which has its nodes before scope->next */
   const char *error; /* why each run of the body fails, or NULL */
 } Branch;
 
@@ -62,7 +62,7 @@ static void begin_step(const Branching *b, const Branch *branch) {
   import->failing = NULL;
 }
 
-/* Continues behind the node that a scope gives its outputs to. */
+/* Continues behind the If or call whose outputs the branch's scope gives. */
 static int leave_scope(Branch *branch) {
   Scope *scope = branch->scope, *caller = bp__scope_twin(scope->caller, &branch->body);
   if (!caller)

@@ -604,8 +604,8 @@ BP_ROW_EXPAND(lstm) {
                              .states = 2});
 }
 
-/* Whether integer weights, (directions, terms, rows), fit their scale and their zero point, which
- * there are for each direction or for each row of it. */
+/* Checks that integer weights, (directions, terms, rows), fit their scale and zero point: one for
+ * each direction, or for each row of a direction. */
 static int check_quantized(const BpGraphNode *node, const BpGraphValue *weights,
                            const BpGraphValue *scale, const BpGraphValue *zero) {
   if (!weights || !scale || weights->ndim != 3 || weights->dtype.bits != 8 || scale->ndim < 1 ||
@@ -637,9 +637,9 @@ static BpGraphValue *centred_weights(BpGraph *graph, const BpGraphNode *node, in
   return bp__op_transpose(graph, node, weights, (const int64_t[]){0, 2, 1}, 3);
 }
 
-/* An LSTM whose products multiply integers: its inputs, and its state before each step, are
- * quantised to bytes, each row of the batch by ranges of its own. onnxruntime takes the ranges of
- * the rows that one of its threads computes. */
+/* An LSTM whose inputs, and whose state before each step, are quantised to bytes, each row of the
+ * batch by ranges of its own. onnxruntime takes the ranges of the rows that one of its threads
+ * computes. The products of these integers are computed in float32: sums above 2^24 are rounded. */
 BP_ROW_EXPAND(dynamic_quantize_lstm) {
   BpGraphValue *inputs[8];
   BpGraphNode layer = *node;

@@ -678,7 +678,7 @@ int main(int argc, char **argv) {
                   test_declared_types_of_bodies_are_checked);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/types/integers-are-refused-where-floats-are-meant", test_element_types);
-  g_test_add_func("/onnx/shapes/what-is-added-does-not-enlarge-the-result", test_larger_addends);
+  g_test_add_func("/onnx/shapes/addends-do-not-enlarge-the-result", test_larger_addends);
   g_test_add_func("/onnx/types/values_that_are_no_tensors_are_refused",
                   test_values_that_are_no_tensors_are_refused);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
