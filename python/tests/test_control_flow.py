@@ -397,11 +397,11 @@ def test_a_branch_that_cannot_be_computed_fails_when_a_run_takes_it(tmp_path):
     # The model's output would have two ranks.
     ("""m (float[3] x, bool c) => (float y) {
           y = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
-                      else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }> }""", "float32 3 and float32"),
+                      else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }> }""", "float32 3 or float32"),
     ("""m (float[3] x, bool c) => (float y) {
           z = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
                       else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }>
-          y = Abs (z) }""", "float32 3 and float32"),
+          y = Abs (z) }""", "float32 3 or float32"),
     # A name of a node's output is that of one value.
     ("""m (float[3] x, bool c) => (float[3] y) {
           a = Neg (x)
