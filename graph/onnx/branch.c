@@ -295,11 +295,10 @@ static int set_output(BpGraph *graph, const BpGraphNode *named, BpGraphNode *nod
   if (then->sequence)
     return set_sequence(graph, named, node, index, count);
   if (!bp__dtype_equal(then->dtype, otherwise->dtype) || then->ndim != otherwise->ndim)
-    return bp__op_error(
-        named,
-        "only a run knows whether it gives %s or %s, which differ in type or number "
-        "of dimensions",
-        bp__value_format(then, a), bp__value_format(otherwise, b));
+    return bp__op_error(named,
+                        "whether it gives %s or %s depends on the data, and they differ in type or "
+                        "number of dimensions",
+                        bp__value_format(then, a), bp__value_format(otherwise, b));
   for (int32_t d = 0; d < then->ndim; d++)
     shape[d] = then->shape[d] == otherwise->shape[d]
                    ? bp__body_outer_extent(graph, node->name, then->shape[d], count)
