@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables that are quantised in blocks, of which parts are dequantised (com.microsoft's
+/* Tables that are quantised in blocks, whose parts are dequantised (com.microsoft's
  * GatherBlockQuantized). Source: onnxruntime's docs/ContribOperators.md. */
 #include <string.h>
 

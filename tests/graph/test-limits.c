@@ -281,7 +281,7 @@ static void expect_small_stack(void *(*call)(void *), char *path) {
   g_free(small);
 }
 
-/* Adds `depth` nested nodes If, the last of which doubles x. */
+/* Adds `depth` nested nodes If; the innermost doubles x. */
 static void add_nested(OnnxBuilder *builder, int depth) {
   if (depth == 0) {
     onnx_node(builder, "Add", "x,x", "y", "");
