@@ -147,11 +147,6 @@ BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int
 /* The largest code of a quantised number. */
 #define MOST_CODE 255
 
-static const BpIrNode *read_row(const BpCell *cell, BpTeTensor *tensor,
-                                const BpIrNode *const *axes) {
-  return bp_te_read(cell->te, tensor, axes);
-}
-
 /* The least or the largest element of a row of the state; the axes are step and row. */
 static const BpIrNode *end_of_range(BpTe *te, const BpIrNode *const *axes, const BpCell *cell,
                                     int32_t reduction) {
@@ -173,8 +168,8 @@ static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *c
   const BpCell *cell = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
-  const BpIrNode *range = x_sub(ir, x_max(ir, read_row(cell, cell->most, axes), zero),
-                                x_min(ir, read_row(cell, cell->least, axes), zero));
+  const BpIrNode *range = x_sub(ir, x_max(ir, bp_te_read(te, cell->most, axes), zero),
+                                x_min(ir, bp_te_read(te, cell->least, axes), zero));
   return x_choose(ir, x_lt(ir, zero, range), x_div(ir, range, x_number(ir, BP__FLOAT32, MOST_CODE)),
                   x_number(ir, BP__FLOAT32, 1));
 }
@@ -188,17 +183,17 @@ static const BpIrNode *zero_body(BpTe *te, const BpIrNode *const *axes, void *co
   const BpCell *cell = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
-  const BpIrNode *least = x_min(ir, read_row(cell, cell->least, axes), zero);
-  const BpIrNode *below = x_div(ir, x_sub(ir, zero, least), read_row(cell, cell->scale, axes));
+  const BpIrNode *least = x_min(ir, bp_te_read(te, cell->least, axes), zero);
+  const BpIrNode *below = x_div(ir, x_sub(ir, zero, least), bp_te_read(te, cell->scale, axes));
   return clip_code(ir, x_call1(ir, "round", below));
 }
 
 static const BpIrNode *code_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpCell *cell = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *zero = read_row(cell, cell->zero, axes);
+  const BpIrNode *zero = bp_te_read(te, cell->zero, axes);
   const BpIrNode *steps =
-      x_div(ir, bp_te_read(te, cell->state, axes), read_row(cell, cell->scale, axes));
+      x_div(ir, bp_te_read(te, cell->state, axes), bp_te_read(te, cell->scale, axes));
   return x_sub(ir, clip_code(ir, x_add(ir, x_call1(ir, "round", steps), zero)), zero);
 }
 
@@ -241,7 +236,7 @@ const BpIrNode *bp__cell_gate(const BpCell *cell, BpTeTensor *product, const BpI
                ? x_index(cell->ir, 0)
                : x_add(cell->ir, axes[2], x_index(cell->ir, gate * cell->hidden));
   return x_mul(cell->ir, sum,
-               x_mul(cell->ir, read_row(cell, cell->scale, axes),
+               x_mul(cell->ir, bp_te_read(cell->te, cell->scale, axes),
                      bp_te_read(cell->te, cell->op->inputs[6], &column)));
 }
 

@@ -42,8 +42,8 @@ BpTeTensor *bp__cell_state(BpCell *cell, const char *name, int32_t input);
 /* Makes the product of `state`, in a step, with the weights of gates [first, first + gates):
  * (steps, batch, gates, hidden). */
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates);
-/* Returns the state quantised, as a tensor of differences from the zero point: what a product with
- * integer weights multiplies; NULL with an error. */
+/* Quantises the state for a product with integer weights: returns its differences from the zero
+ * point; NULL with an error. */
 BpTeTensor *bp__cell_quantized(BpCell *cell);
 /* Ends the scan and makes the node's outputs; `body` is called with `context`. */
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs);
