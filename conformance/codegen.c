@@ -421,8 +421,7 @@ static void add_intrinsic(const Kit *kit, GPtrArray *functions, const IntrinsicR
 }
 
 static gboolean takes_intrinsic(const Kit *kit, const IntrinsicRow *row, const char *type) {
-  return strchr(row->letters, bp__program_letter(bp__program_dtype(type))) &&
-         claims_type(kit, type);
+  return bp__program_takes(row, bp__program_dtype(type)) && claims_type(kit, type);
 }
 
 /* Runs an intrinsic for every supported type. A type is omitted if the generator declines the

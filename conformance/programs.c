@@ -25,6 +25,12 @@ char bp__program_letter(BpDataType dtype) {
   return dtype.code == BP_DTYPE_BOOL ? 'b' : is_float ? 'f' : 'i';
 }
 
+gboolean bp__program_takes(const IntrinsicRow *row, BpDataType dtype) {
+  gboolean is_int32 = dtype.code == BP_DTYPE_INT && dtype.bits == 32;
+  return strcmp(row->letters, "4") == 0 ? is_int32
+                                        : strchr(row->letters, bp__program_letter(dtype)) != NULL;
+}
+
 const double bp__program_floats[PROGRAM_VALUES] = {
     0,      1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
     100.25, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 6e-8, 1e-40};

@@ -78,17 +78,22 @@ extern const size_t bp__program_num_expressions;
   X(isnan, "f", 1, 1)                                                                              \
   X(isinf, "f", 1, 1)                                                                              \
   X(popcount, "i", 1, 0)                                                                           \
+  X(dot4_us, "4", 3, 0)                                                                            \
   X(prefetch, "", 1, 0)
 
 typedef struct IntrinsicRow {
   const char *name;
-  const char *letters; /* "": the argument is an address; programs with ADDRESS use it */
+  /* "4": int32 alone; "": the argument is an address, and programs with ADDRESS use it. */
+  const char *letters;
   int num_args;
   gboolean gives_bool;
 } IntrinsicRow;
 
 extern const IntrinsicRow bp__program_intrinsics[];
 extern const size_t bp__program_num_intrinsics;
+
+/* Whether an intrinsic takes a type. */
+gboolean bp__program_takes(const IntrinsicRow *row, BpDataType dtype);
 
 /* Returns the call of an intrinsic as an expression of @a and @b (g_free); result: the type of the
  * call's result. */

@@ -248,6 +248,17 @@ static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNod
   return bp_ir_ramp(module, base, stride, a->dtype.lanes);
 }
 
+static bool is_dot_alone(const BpIrNode *node) {
+  return node->kind == BP_IR_CALL && node->int_value == BP_IR_CALL_INTRINSIC &&
+         !strcmp(node->str_value, "dot4_us") && bp__ir_is_int_value(node->operands[2], 0);
+}
+
+/* Adds x to a dot product that adds its products to 0. */
+static const BpIrNode *fold_dot(BpIrModule *module, const BpIrNode *dot, const BpIrNode *x) {
+  const BpIrNode *args[] = {dot->operands[0], dot->operands[1], x};
+  return bp__ir_intrinsic(module, dot->str_value, args, 3);
+}
+
 /* Makes a two-operand node, folded; both operands have the same type. */
 static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                    const BpIrNode *b) {
@@ -269,6 +280,8 @@ static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrN
     a = b;
     b = swap;
   }
+  if (kind == BP_IR_ADD && is_dot_alone(b))
+    return fold_dot(module, b, a);
   if (!bp__dtype_is_float(a->dtype))
     return fold_int(module, kind, a, b);
   double c;

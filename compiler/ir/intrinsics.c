@@ -60,13 +60,22 @@ static double eval_fma(double a, double b, double c) {
 }
 
 /* An int64 holds a uint64 by its bits, so a large uint64 looks negative. */
-static int64_t int_abs(int64_t a, BpDataType dtype) {
+static int64_t int_abs(const int64_t *args, BpDataType dtype) {
+  int64_t a = args[0];
   return dtype.code == BP_DTYPE_INT && a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
 }
 
-static int64_t int_popcount(int64_t a, BpDataType dtype) {
-  uint64_t used = dtype.bits < 64 ? (uint64_t)a & (((uint64_t)1 << dtype.bits) - 1) : (uint64_t)a;
-  return __builtin_popcountll(used);
+static int64_t int_popcount(const int64_t *args, BpDataType dtype) {
+  uint64_t a = (uint64_t)args[0];
+  return __builtin_popcountll(dtype.bits < 64 ? a & (((uint64_t)1 << dtype.bits) - 1) : a);
+}
+
+static int64_t int_dot4_us(const int64_t *args, BpDataType dtype) {
+  (void)dtype;
+  int64_t sum = args[2];
+  for (int i = 0; i < 32; i += 8)
+    sum += (uint8_t)(args[0] >> i) * (int8_t)(args[1] >> i);
+  return sum;
 }
 
 #define FLOAT(name, num_args)                                                                      \
@@ -109,6 +118,7 @@ static const BpIntrinsic intrinsics[] = {
     {"isnan", 1, BP__INTRINSIC_TEST, eval_isnan, NULL},
     {"isinf", 1, BP__INTRINSIC_TEST, eval_isinf, NULL},
     {"popcount", 1, BP__INTRINSIC_INT, NULL, int_popcount},
+    {"dot4_us", 3, BP__INTRINSIC_INT32, NULL, int_dot4_us},
     {"prefetch", 1, BP__INTRINSIC_PREFETCH, NULL, NULL},
 };
 
@@ -132,6 +142,8 @@ static const char *wanted_type(const BpIntrinsic *intrinsic, BpDataType dtype) {
     return is_float || is_int ? NULL : "numbers";
   case BP__INTRINSIC_INT:
     return is_int ? NULL : "integers";
+  case BP__INTRINSIC_INT32:
+    return dtype.code == BP_DTYPE_INT && dtype.bits == 32 ? NULL : "int32";
   default:
     return is_float ? NULL : "floats";
   }

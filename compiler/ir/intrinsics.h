@@ -12,6 +12,7 @@
 #define BP__INTRINSIC_NUMBER   2 /* float or integer arguments */
 #define BP__INTRINSIC_INT      3 /* integers */
 #define BP__INTRINSIC_PREFETCH 4 /* an ADDRESS argument, no result */
+#define BP__INTRINSIC_INT32    5 /* int32 */
 
 typedef struct BpIntrinsic {
   const char *name;
@@ -20,7 +21,8 @@ typedef struct BpIntrinsic {
   /* Evaluates the intrinsic on floats, before rounding to the type; NULL for an integer intrinsic
    * or prefetch. */
   double (*eval)(double a, double b, double c);
-  int64_t (*eval_int)(int64_t a, BpDataType dtype); /* evaluates on integers, or NULL */
+  /* Evaluates the intrinsic on integers, before wrapping to the type; NULL if it takes none. */
+  int64_t (*eval_int)(const int64_t *args, BpDataType dtype);
 } BpIntrinsic;
 
 /* Whether the intrinsic `name` exists, takes the given arguments and returns the given type; if

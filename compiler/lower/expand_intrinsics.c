@@ -398,18 +398,40 @@ static const BpIrNode *expand_call(BpIrRewriter *rewriter, const BpIrNode *node)
   return node;
 }
 
-static const BpIrNode *expand(BpIrModule *module, const BpIrNode *function, bool is_wide) {
-  BpIrRewriter rewriter = {
-      .module = module, .context = is_wide ? &is_wide : NULL, .leave = expand_call};
+/* Expands dot4_us: c plus four products of an unsigned byte of a and a signed byte of b. */
+static const BpIrNode *expand_dot(BpIrRewriter *rewriter, const BpIrNode *node) {
+  if (node->kind != BP_IR_CALL || node->int_value != BP_IR_CALL_INTRINSIC ||
+      strcmp(node->str_value, "dot4_us"))
+    return node;
+  BpIrModule *module = rewriter->module;
+  const Maker m = {module, node->dtype, node->dtype};
+  const BpIrNode *sum = node->operands[2];
+  for (int i = 0; i < 32; i += 8) {
+    const BpIrNode *a = bp_ir_binary(module, BP_IR_BIT_AND,
+                                     shift(&m, BP_IR_SHR, node->operands[0], i), integer(&m, 0xff));
+    const BpIrNode *b = shift(&m, BP_IR_SHL, node->operands[1], 24 - i);
+    sum = add(&m, sum, mul(&m, a, shift(&m, BP_IR_SHR, b, 24)));
+  }
+  return sum;
+}
+
+static const BpIrNode *expand(BpIrModule *module, const BpIrNode *function,
+                              const BpIrNode *(*one)(BpIrRewriter *rewriter, const BpIrNode *node),
+                              bool is_wide) {
+  BpIrRewriter rewriter = {.module = module, .context = is_wide ? &is_wide : NULL, .leave = one};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
   bp__ir_rewriter_clear(&rewriter);
   return result;
 }
 
 const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function) {
-  return expand(module, function, false);
+  return expand(module, function, expand_call, false);
 }
 
 const BpIrNode *bp__pass_expand_by_doubles(BpIrModule *module, const BpIrNode *function) {
-  return expand(module, function, true);
+  return expand(module, function, expand_call, true);
+}
+
+const BpIrNode *bp__pass_expand_dots(BpIrModule *module, const BpIrNode *function) {
+  return expand(module, function, expand_dot, false);
 }

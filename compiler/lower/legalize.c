@@ -51,6 +51,10 @@ static bool lacks_int64(const BpTarget *target) {
   return bp_target_get_int(target, BP_TARGET_SUPPORTS_INT64, 1) == 0;
 }
 
+static bool lacks_byte_dot(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) == 0;
+}
+
 static bool has_short_indices(const BpTarget *target) {
   return bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32 || lacks_int64(target);
 }
@@ -70,6 +74,7 @@ static const struct {
     {"gather", bp__pass_gather, has_vectors},
     {"expand_by_doubles", bp__pass_expand_by_doubles, has_vectors_alone},
     {"expand_intrinsics", bp__pass_expand_intrinsics, has_axes},
+    {"expand_dots", bp__pass_expand_dots, lacks_byte_dot},
     {"scalarize", bp__pass_scalarize, has_axes_alone},
     {"share_indices", bp__pass_share_indices, has_axes_alone},
     {"name_shared", bp__pass_name_shared, NULL},

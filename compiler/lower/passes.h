@@ -29,6 +29,8 @@ const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *f
 /* Expands the intrinsics that bp__pass_expand_intrinsics expands; and sin, cos and any pow, into
  * float64 arithmetic. */
 const BpIrNode *bp__pass_expand_by_doubles(BpIrModule *module, const BpIrNode *function);
+/* Expands dot products of bytes into products of int32. */
+const BpIrNode *bp__pass_expand_dots(BpIrModule *module, const BpIrNode *function);
 /* Whether bp__pass_expand_by_doubles computes a node, of float32 or a narrower type, in float64. */
 bool bp__expands_by_doubles(const BpIrNode *node);
 /* Splits vectors into scalars; the result has no vectors. */

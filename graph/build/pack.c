@@ -18,9 +18,14 @@
  * CONFLICT_BYTES. */
 #define CONFLICT_BYTES 2048
 
+static int is_dot(const BpGraphNode *node) {
+  return !strcmp(node->op->name, "MatMulDot");
+}
+
 static int is_product(const BpGraphNode *node) {
-  return !strcmp(node->op->name, "MatMul") && !node->op->domain[0] && node->inputs[0]->ndim > 1 &&
-         node->inputs[1]->ndim > 1 && bp__value_num_elements(node->inputs[0]) != 0 &&
+  int is_one = is_dot(node) || (!strcmp(node->op->name, "MatMul") && !node->op->domain[0]);
+  return is_one && node->inputs[0]->ndim > 1 && node->inputs[1]->ndim > 1 &&
+         bp__value_num_elements(node->inputs[0]) != 0 &&
          bp__value_num_elements(node->inputs[1]) != 0;
 }
 
@@ -142,10 +147,11 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
     return -1;
   if (panel >= matrix[1])
     return 0;
-  BpGraphAttr columns = bp__attr_int(rewrite->graph, "columns", matrix[1]);
+  BpGraphAttr attrs[] = {bp__attr_int(rewrite->graph, "columns", matrix[1]),
+                         bp__attr_int(rewrite->graph, "is_dot", is_dot(node))};
   operands[1] = packed(rewrite, operands[1], panel);
-  product = bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, operands, 2,
-                         &columns, 1);
+  product =
+      bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, operands, 2, attrs, 2);
   return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
 }
 

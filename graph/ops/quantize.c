@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised operators, built from other operators. Differences from zero points, products and sums
- * are int32, or float32 where all of them are exact; scales are applied in float32, and numbers are
- * rounded, halves to even, before the zero point is added. */
-#include <stdlib.h>
+ * are int32 (graph/build/bytes.c makes faster products of them); scales are applied in float32, and
+ * numbers are rounded, halves to even, before the zero point is added. */
 #include <string.h>
 
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
-/* The largest byte, and the largest magnitude of a byte minus its zero point. */
+#define INT32     ((BpDataType){BP_DTYPE_INT, 32, 1})
+#define UINT8     ((BpDataType){BP_DTYPE_UINT, 8, 1})
 #define MOST_BYTE 255
 
 static int is_integer(BpDataType dtype) {
@@ -269,80 +267,15 @@ static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraph
                           : along(graph, node, value, 0, 1, matrix->shape[matrix->ndim - 1]);
 }
 
-/* The magnitude up to which every integer is a float32. */
-#define EXACT_FLOAT (INT64_C(1) << 24)
-/* The maximum number of parts into which the terms of a product are divided. */
-#define MAX_PARTS 8
-
-/* The number of columns whose sums are added up together. */
-#define COLUMNS_TOGETHER 64
-
-/* The largest sum, over the terms [first, end) and for any column, of magnitudes of a matrix of
- * bytes minus its zero point, which may be NULL. */
-static int64_t largest_sum(const BpGraphValue *b, const BpGraphValue *zero, int64_t first,
-                           int64_t end) {
-  int64_t terms = b->shape[b->ndim - 2], columns = b->shape[b->ndim - 1], largest = 0;
-  if (!b->data || (zero && !zero->data) || bp__extent_is_open(columns))
-    return (end - first) * MOST_BYTE;
-  int has_zeros = zero && bp__value_num_elements(zero) > 1;
-  int64_t zero_point = zero && !has_zeros ? bp__value_get_int(zero, 0) : 0;
-  int64_t matrices = terms * columns > 0 ? bp__value_num_elements(b) / (terms * columns) : 0;
-  for (int64_t m = 0; m < matrices; m++)
-    for (int64_t begin = 0; begin < columns; begin += COLUMNS_TOGETHER) {
-      int64_t sums[COLUMNS_TOGETHER] = {0};
-      int64_t count = columns - begin < COLUMNS_TOGETHER ? columns - begin : COLUMNS_TOGETHER;
-      for (int64_t k = first; k < end; k++)
-        for (int64_t i = 0; i < count; i++)
-          sums[i] += llabs(bp__value_get_int(b, (m * terms + k) * columns + begin + i) -
-                           (has_zeros ? bp__value_get_int(zero, begin + i) : zero_point));
-      for (int64_t i = 0; i < count; i++)
-        largest = sums[i] > largest ? sums[i] : largest;
-    }
-  return largest;
-}
-
-/* The least number of parts of equal size of the terms of a product with bytes, such that all sums
- * of each part are exact in float32; 0 if they are more than MAX_PARTS or the number of terms is
- * open. */
-static int64_t exact_parts(const BpGraphValue *b, const BpGraphValue *zero) {
-  int64_t terms = b->ndim < 2 ? BP_EXTENT_NONE : b->shape[b->ndim - 2];
-  if (b->ndim < 2 || bp__extent_is_open(terms) || (zero && zero->ndim > 1))
-    return 0;
-  for (int64_t parts = 1; parts <= MAX_PARTS; parts++) {
-    int64_t size = (terms + parts - 1) / parts, first = 0;
-    while (first < terms &&
-           largest_sum(b, zero, first, first + size < terms ? first + size : terms) <=
-               EXACT_FLOAT / MOST_BYTE)
-      first += size;
-    if (first >= terms)
-      return parts;
-  }
-  return 0;
-}
-
-#define MISFIT "its operands do not have as many columns as rows"
-
-/* The product of integers as int32, computed in float32 in parts of the terms. */
-static BpGraphValue *exact_product(BpGraph *graph, const BpGraphNode *node, BpGraphValue *a,
-                                   BpGraphValue *b, int64_t parts) {
-  int64_t terms = b->shape[b->ndim - 2], size = (terms + parts - 1) / parts;
+/* A matrix with as many columns as `b` has rows, if that number is not open. */
+static BpGraphValue *with_columns(BpGraph *graph, const BpGraphNode *node, BpGraphValue *a,
+                                  const BpGraphValue *b) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
-  BpGraphValue *sum = NULL;
+  if (a->ndim < 2 || b->ndim < 2 || bp__extent_is_open(b->shape[b->ndim - 2]))
+    return a;
   memcpy(shape, a->shape, sizeof(shape));
-  shape[a->ndim - 1] = terms;
-  a = bp__op_cast(graph, node, bp__op_as_shape(graph, node, a, shape, MISFIT), BP__FLOAT32);
-  b = bp__op_cast(graph, node, b, BP__FLOAT32);
-  if (parts == 1)
-    return bp__op_cast(graph, node, bp__op_binary(graph, node, "MatMul", a, b), INT32);
-  for (int64_t first = 0; a && b && first < terms; first += size) {
-    int64_t end = first + size < terms ? first + size : terms;
-    BpGraphValue *part =
-        bp__op_binary(graph, node, "MatMul", bp__op_slice(graph, node, a, a->ndim - 1, first, end),
-                      bp__op_slice(graph, node, b, b->ndim - 2, first, end));
-    part = bp__op_cast(graph, node, part, INT32);
-    sum = first > 0 ? bp__op_binary(graph, node, "Add", sum, part) : part;
-  }
-  return sum;
+  shape[a->ndim - 1] = b->shape[b->ndim - 2];
+  return bp__op_as_shape(graph, node, a, shape, "its operands do not have as many columns as rows");
 }
 
 /* Checks that an operand is of bytes, and its zero point, which may be NULL, of the same type. */
@@ -365,12 +298,9 @@ static BpGraphValue *product(BpGraph *graph, const BpGraphNode *node, int32_t a,
   columns = of_columns(graph, node, zero_b, node->inputs[b]);
   if ((zero_a && !rows) || (zero_b && !columns))
     return NULL;
-  BpGraphValue *left = centred(graph, node, node->inputs[a], rows);
-  BpGraphValue *right = centred(graph, node, node->inputs[b], columns);
-  int64_t parts = exact_parts(node->inputs[b], zero_b);
-  return parts > 0 && left && right && left->ndim > 1
-             ? exact_product(graph, node, left, right, parts)
-             : bp__op_binary(graph, node, "MatMul", left, right);
+  BpGraphValue *left = with_columns(graph, node, node->inputs[a], node->inputs[b]);
+  return bp__op_binary(graph, node, "MatMul", left ? centred(graph, node, left, rows) : NULL,
+                       centred(graph, node, node->inputs[b], columns));
 }
 
 BP_ROW_EXPAND(matmul_integer) {

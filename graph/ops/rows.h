@@ -256,6 +256,7 @@ BP_ROW_COMPUTE(panels);
 BP_ROW_FOLD(panels);
 BP_ROW_INFER(matmul_turned);
 BP_ROW_COMPUTE(matmul_turned);
+BP_ROW_INFER(words);
 BP_ROW_INFER(matmul_packed);
 BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);

@@ -39,6 +39,8 @@ int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size)
  * words of features; on aarch64 it is in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the
  * architecture has no such feature. */
 int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size);
+/* Whether `cpu` with `extras` has a feature. */
+int bp_cpu_has_feature(const BpCpu *cpu, const char *extras, const char *name);
 /* Calls `visit` for each item of a list until it returns non-zero, which is then the result. Items
  * are separated by `separator`; empty items are skipped. */
 int bp_cpu_each(const char *list, char separator,
@@ -79,6 +81,8 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
       {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "cores to cut work for at most; 1: one thread"}, \
       {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "data cache of a core"},                          \
       {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},                  \
+      {BP_TARGET_BYTE_DOT, BP_TYPE_BOOL, 0, NULL,                                                  \
+       "products of bytes are dot products of four; unset: on x86-64"},                            \
       {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "true",                                                \
        "convolutions by Winograd's algorithm, which rounds a little more"},
 

@@ -101,14 +101,90 @@ static LLVMValueRef float_intrinsic(BpGen *g, const char *name, BpDataType dtype
   return NULL;
 }
 
-static LLVMValueRef int_intrinsic(BpGen *g, const char *name, BpDataType dtype, LLVMValueRef arg) {
+static int has_feature(const BpGen *g, const char *name) {
+  return bp_cpu_has_feature(g->cpu, g->extras, name);
+}
+
+/* Calls an intrinsic that LLVM has for x86 alone. Operands are converted to its types: versions of
+ * LLVM differ in the lanes of some. */
+static LLVMValueRef x86_intrinsic(BpGen *g, const char *name, LLVMValueRef *args, uint32_t count) {
+  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, NULL, 0);
+  LLVMTypeRef type = LLVMGlobalGetValueType(function), types[MOST_ARGS];
+  LLVMGetParamTypes(type, types);
+  for (uint32_t i = 0; i < count; i++)
+    args[i] = LLVMBuildBitCast(g->builder, args[i], types[i], "");
+  return LLVMBuildCall2(g->builder, type, function, args, count, "");
+}
+
+/* The x86 instructions for a dot product of vectors of `bits` bits; NULL if the CPU lacks it. */
+static const char *dot_name(const BpGen *g, int bits) {
+  if (strcmp(g->cpu->arch, "x86_64") || !has_feature(g, "avx512vnni"))
+    return NULL;
+  if (bits == 512)
+    return "llvm.x86.avx512.vpdpbusd.512";
+  if (!has_feature(g, "avx512vl"))
+    return NULL;
+  return bits == 256   ? "llvm.x86.avx512.vpdpbusd.256"
+         : bits == 128 ? "llvm.x86.avx512.vpdpbusd.128"
+                       : NULL;
+}
+
+/* The x86 instruction that adds pairs of products of int16, for vectors of `bits` bits. */
+static const char *pairs_name(const BpGen *g, int bits) {
+  if (strcmp(g->cpu->arch, "x86_64"))
+    return NULL;
+  if (bits == 512 && has_feature(g, "avx512bw"))
+    return "llvm.x86.avx512.pmaddw.d.512";
+  if (bits == 256 && has_feature(g, "avx2"))
+    return "llvm.x86.avx2.pmadd.wd";
+  return bits == 128 ? "llvm.x86.sse2.pmadd.wd" : NULL;
+}
+
+/* The bytes of x at even or at odd places, as int16. */
+static LLVMValueRef halves(BpGen *g, BpDataType dtype, LLVMValueRef x, int is_odd, int is_signed) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef eight = bp_gen_const(g, dtype, 8);
+  x = LLVMBuildBitCast(b, x, bp_gen_type(g, dtype), "");
+  if (!is_odd)
+    x = LLVMBuildShl(b, x, eight, "");
+  return is_signed ? LLVMBuildAShr(b, x, eight, "") : LLVMBuildLShr(b, x, eight, "");
+}
+
+/* c plus the four products of an unsigned byte of a and the signed byte of b at its place. */
+static LLVMValueRef dot4_us(BpGen *g, BpDataType dtype, LLVMValueRef *args) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef sum = args[2];
+  BpDataType half = {BP_DTYPE_INT, 16, (uint16_t)(dtype.lanes * 2)};
+  const char *name = dot_name(g, dtype.lanes * 32);
+  if (name)
+    return x86_intrinsic(g, name, (LLVMValueRef[]){args[2], args[0], args[1]}, 3);
+  name = pairs_name(g, dtype.lanes * 32);
+  for (int i = 0; name && i < 2; i++) {
+    LLVMValueRef pair[] = {halves(g, half, args[0], i, 0), halves(g, half, args[1], i, 1)};
+    sum = LLVMBuildAdd(b, sum, x86_intrinsic(g, name, pair, 2), "");
+  }
+  for (int i = 0; !name && i < 32; i += 8) {
+    LLVMValueRef left = LLVMBuildLShr(b, args[0], bp_gen_const(g, dtype, i), "");
+    LLVMValueRef right = LLVMBuildShl(b, args[1], bp_gen_const(g, dtype, 24 - i), "");
+    left = LLVMBuildAnd(b, left, bp_gen_const(g, dtype, 0xff), "");
+    right = LLVMBuildAShr(b, right, bp_gen_const(g, dtype, 24), "");
+    sum = LLVMBuildAdd(b, sum, LLVMBuildMul(b, left, right, ""), "");
+  }
+  return sum;
+}
+
+static LLVMValueRef int_intrinsic(BpGen *g, const char *name, BpDataType dtype,
+                                  LLVMValueRef *args) {
   LLVMTypeRef type = bp_gen_type(g, dtype);
+  if (strcmp(name, "dot4_us") == 0)
+    return dot4_us(g, dtype, args);
   if (strcmp(name, "popcount") == 0)
-    return bp_gen_intrinsic(g, "llvm.ctpop", type, &arg, 1);
+    return bp_gen_intrinsic(g, "llvm.ctpop", type, args, 1);
   if (strcmp(name, "abs") != 0)
     return NULL;
-  LLVMValueRef args[] = {arg, LLVMConstInt(g->i1, 0, 0)};
-  return dtype.code == BP_DTYPE_UINT ? arg : bp_gen_intrinsic(g, "llvm.abs", type, args, 2);
+  LLVMValueRef values[] = {args[0], LLVMConstInt(g->i1, 0, 0)};
+  return dtype.code == BP_DTYPE_UINT ? args[0] : bp_gen_intrinsic(g, "llvm.abs", type, values, 2);
 }
 
 static LLVMValueRef prefetch(BpGen *g, LLVMValueRef address) {
@@ -133,7 +209,7 @@ static LLVMValueRef intrinsic(BpGen *g, const BpIrNode *node) {
     return prefetch(g, args[0]);
   int is_float = compute.code == BP_DTYPE_FLOAT;
   LLVMValueRef value = is_float ? float_intrinsic(g, name, compute, args, count)
-                                : int_intrinsic(g, name, compute, args[0]);
+                                : int_intrinsic(g, name, compute, args);
   if (!value) {
     bp_gen_fail(g, BP_ERROR_NOT_IMPLEMENTED, "intrinsic %s", name);
     return bp_gen_poison(g, result);

@@ -231,6 +231,12 @@ static int is_item(void *context, const char *item, size_t size) {
   return size == search->size && memcmp(item, search->name, size) == 0;
 }
 
+int bp_cpu_has_feature(const BpCpu *cpu, const char *extras, const char *name) {
+  Search search = {name, strlen(name)};
+  return bp_cpu_each(cpu->features, ',', is_item, &search) ||
+         bp_cpu_each(extras, ',', is_item, &search);
+}
+
 static int is_beyond(void *context, const char *item, size_t size) {
   Search search = {item, size};
   const BpCpu *cpu = context;

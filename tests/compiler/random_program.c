@@ -346,20 +346,25 @@ static const BpIrNode *seen_of_float(Program *program, int type, uint16_t lanes)
   return node(program, BP_IR_CAST, type_with(type, lanes), x, NULL);
 }
 
+static gboolean is_int32(int type) {
+  BpDataType dtype = type_with(type, 1);
+  return dtype.code == BP_DTYPE_INT && dtype.bits == 32;
+}
+
 static const BpIrNode *called(Program *program, const char *name, BpDataType dtype,
                               const BpIrNode *const *args, int32_t count) {
   return bp_ir_call(program->random.module, dtype, BP_IR_CALL_INTRINSIC, name, args, count);
 }
 
-/* Calls fma on leaves, whose products are exact, or copysign. The sign comes from an integer,
- * because the sign of a float that is 0 is unknown. */
+/* Calls dot4_us, fma on leaves, whose products are exact, or copysign. The sign comes from an
+ * integer, because the sign of a float that is 0 is unknown. */
 static const BpIrNode *intrinsic_of_several(Program *program, int type, uint16_t lanes) {
   const BpIrNode *args[3];
   int first = program->types[0];
   for (int i = 0; i < 3; i++)
     args[i] = expression(program, type, lanes, 0);
-  if (below(program, 2))
-    return called(program, "fma", type_with(type, lanes), args, 3);
+  if (!is_float(type) || below(program, 2))
+    return called(program, is_float(type) ? "fma" : "dot4_us", type_with(type, lanes), args, 3);
   args[1] =
       node(program, BP_IR_CAST, type_with(type, lanes), expression(program, first, lanes, 1), NULL);
   return called(program, "copysign", type_with(type, lanes), args, 2);
@@ -375,7 +380,7 @@ static const BpIrNode *intrinsic(Program *program, int type, uint16_t lanes, int
     name = tests[below(program, 2)];
     if (!is_float(from))
       return NULL;
-  } else if (is_float(type) && depth == 1 && below(program, 2))
+  } else if ((is_float(type) || is_int32(type)) && depth == 1 && below(program, 2))
     return intrinsic_of_several(program, type, lanes);
   else if (is_float(type))
     name = of_floats[below(program, G_N_ELEMENTS(of_floats))];

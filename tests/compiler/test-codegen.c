@@ -182,6 +182,8 @@ static const Operation operations[] = {
     {"bits_of_half", "(reinterpret int16@X @a)", "float16 bfloat16", "int16"},
     {"abs", "(call @T@X intrinsic \"abs\" @a)", ALL, NULL},
     {"popcount", "(call @T@X intrinsic \"popcount\" @a)", INTS, NULL},
+    {"dot4_us", "(call @T@X intrinsic \"dot4_us\" @a @b (mul @a @b))", "int32", NULL},
+    {"dot4_us_alone", "(add @b (call @T@X intrinsic \"dot4_us\" @b @a @0))", "int32", NULL},
     {"isnan", "(call bool@X intrinsic \"isnan\" @a)", FLOATS, "bool"},
     {"isinf", "(call bool@X intrinsic \"isinf\" @a)", FLOATS, "bool"},
     {"fma", "(call @T@X intrinsic \"fma\" (mul @a @a) (mul @b @b) @7)", "float16 float32 float64",

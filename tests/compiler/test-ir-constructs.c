@@ -471,7 +471,7 @@ static const Intrinsic intrinsics[] = {
     {"pow", NULL, pow},           {"atan2", NULL, atan2},       {"fmod", NULL, fmod},
     {"copysign", NULL, copysign}, {"fma", NULL, NULL},          {"abs", fabs, NULL},
     {"isnan", is_nan, NULL},      {"isinf", is_infinite, NULL}, {"popcount", NULL, NULL},
-    {"prefetch", NULL, NULL},
+    {"dot4_us", NULL, NULL},      {"prefetch", NULL, NULL},
 };
 
 /* Finds the expected results of a row in this file; NULL: the row has a function of its own. */
@@ -495,11 +495,23 @@ static Wide ones_of(BpDataType dtype, Wide value) {
   return count;
 }
 
+/* The products of the unsigned bytes of a and the signed bytes of b. */
+static Wide dot_of_bytes(Wide a, Wide b) {
+  uint8_t left[4];
+  int8_t right[4];
+  int32_t words[2] = {(int32_t)a, (int32_t)b};
+  memcpy(left, &words[0], 4);
+  memcpy(right, &words[1], 4);
+  return left[0] * right[0] + left[1] * right[1] + left[2] * right[2] + left[3] * right[3];
+}
+
 static void expected_intrinsic(const void *context, const void *a, const void *b, void *c) {
   const IntrinsicCase *tried = context;
   const Intrinsic *meaning = tried->meaning;
   Number x = decode(tried->dtype, a), y = decode(tried->dtype, b), z = {0, 0};
-  if (!is_float(tried->dtype))
+  if (!is_float(tried->dtype) && tried->row->num_args == 3)
+    z.i = x.i + dot_of_bytes(x.i, y.i);
+  else if (!is_float(tried->dtype))
     z.i = meaning->unary ? (x.i < 0 ? -x.i : x.i) : ones_of(tried->dtype, x.i);
   else if (tried->row->num_args == 3)
     z.f = fma(x.f, y.f, x.f);
@@ -519,7 +531,7 @@ static void check_intrinsic(const IntrinsicRow *row) {
     IntrinsicCase tried = {row, meaning, dtype_of(type)};
     char *text = bp__program_call(row, result);
     char *program = program_of(text, type, result, 1);
-    bool fits = strchr(row->letters, bp__program_letter(tried.dtype)) != NULL;
+    bool fits = bp__program_takes(row, tried.dtype);
     g_assert_cmpint(is_refused(program), ==, !fits);
     if (fits)
       check_pairs(text, type, result, 1, expected_intrinsic, &tried, false);

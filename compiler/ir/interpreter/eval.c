@@ -73,7 +73,9 @@ static int eval_intrinsic(BpThread *thread, const BpOp *op, BpIrScalar *result) 
   bool is_float = bp__dtype_is_float(dtype);
   for (int32_t i = 0; i < op->lanes; i++) {
     if (!is_float) {
-      result[i].i = bp__scalar_wrap(dtype, intrinsic->eval_int(args[0][i].i, dtype));
+      const int64_t values[3] = {args[0][i].i, args[1] ? args[1][i].i : 0,
+                                 args[2] ? args[2][i].i : 0};
+      result[i].i = bp__scalar_wrap(dtype, intrinsic->eval_int(values, dtype));
       continue;
     }
     double value =

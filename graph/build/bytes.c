@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of bytes minus their zero points, which quantised operators are built from as products
+ * of int32 (graph/ops/quantize.c). They become dot products of four bytes where the target has
+ * byte_dot, and otherwise products of float32, in parts whose sums are exact. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
+#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
+/* The largest byte, and the largest magnitude of a byte minus its zero point. */
+#define MOST_BYTE 255
+/* The magnitude up to which every integer is a float32. */
+#define EXACT_FLOAT (INT64_C(1) << 24)
+/* The maximum number of parts into which the terms of a product are divided. */
+#define MAX_PARTS 8
+
+static int is_op(const BpGraphNode *node, const char *name) {
+  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
+}
+
+static int is_byte(BpDataType dtype) {
+  return dtype.bits == 8 && (dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT);
+}
+
+/* ---- Operands ---------------------------------------------------------------------------- */
+
+/* An operand: bytes minus a zero point, which may be NULL, of int32. */
+typedef struct Bytes {
+  BpGraphValue *x, *zero;
+} Bytes;
+
+/* Whether a value is bytes converted to int32. */
+static int is_wide_byte(const BpGraphValue *value) {
+  return is_op(value->producer, "Cast") && bp__dtype_equal(value->dtype, INT32) &&
+         is_byte(value->producer->inputs[0]->dtype);
+}
+
+/* Whether a zero point is of a type of bytes. */
+static int is_zero_of(const BpGraphValue *zero, BpDataType dtype) {
+  int64_t least = dtype.code == BP_DTYPE_INT ? -128 : 0;
+  if (!zero->data)
+    return is_wide_byte(zero) && bp__dtype_equal(zero->producer->inputs[0]->dtype, dtype);
+  for (int64_t i = 0; i < bp__value_num_elements(zero); i++)
+    if (bp__value_get_int(zero, i) < least || bp__value_get_int(zero, i) > least + MOST_BYTE)
+      return 0;
+  return 1;
+}
+
+/* Whether a value of int32 is bytes minus a zero point. */
+static int read_bytes(const BpGraphValue *value, Bytes *bytes) {
+  bytes->zero = NULL;
+  if (is_op(value->producer, "Sub")) {
+    const BpGraphNode *sub = value->producer;
+    if (!bp__value_same_shape(value, sub->inputs[0]))
+      return 0;
+    value = sub->inputs[0];
+    bytes->zero = sub->inputs[1];
+  }
+  if (!is_wide_byte(value))
+    return 0;
+  bytes->x = value->producer->inputs[0];
+  return !bytes->zero || is_zero_of(bytes->zero, bytes->x->dtype);
+}
+
+/* A constant second operand, as matrices of `terms` rows and `columns` columns. */
+typedef struct Weights {
+  const BpGraphValue *value;
+  int64_t matrices, terms, columns;
+} Weights;
+
+static Weights weights_of(const BpGraphValue *b) {
+  int64_t terms = b->shape[b->ndim - 2], columns = b->shape[b->ndim - 1];
+  int64_t count = bp__value_num_elements(b);
+  return (Weights){b, count > 0 ? count / (terms * columns) : 0, terms, columns};
+}
+
+static int32_t weight(const Weights *w, int64_t matrix, int64_t term, int64_t column) {
+  int64_t index = (matrix * w->terms + term) * w->columns + column;
+  int32_t number;
+  memcpy(&number, (const char *)w->value->data + index * (int64_t)sizeof(number), sizeof(number));
+  return number;
+}
+
+/* ---- As float32 -------------------------------------------------------------------------- */
+
+/* The number of columns whose sums are added up together. */
+#define COLUMNS_TOGETHER 64
+
+/* The largest sum, over the terms [first, end) and for any column, of the magnitudes of weights. */
+static int64_t largest_sum(const Weights *w, int64_t first, int64_t end) {
+  int64_t largest = 0;
+  for (int64_t m = 0; m < w->matrices; m++)
+    for (int64_t begin = 0; begin < w->columns; begin += COLUMNS_TOGETHER) {
+      int64_t sums[COLUMNS_TOGETHER] = {0};
+      int64_t left = w->columns - begin, count = left < COLUMNS_TOGETHER ? left : COLUMNS_TOGETHER;
+      for (int64_t k = first; k < end; k++)
+        for (int64_t i = 0; i < count; i++)
+          sums[i] += llabs((int64_t)weight(w, m, k, begin + i));
+      for (int64_t i = 0; i < count; i++)
+        largest = sums[i] > largest ? sums[i] : largest;
+    }
+  return largest;
+}
+
+/* The largest sum of magnitudes of the second operand over the terms [first, end). */
+static int64_t bound(const BpGraphValue *b, int64_t first, int64_t end) {
+  Weights w;
+  if (!b->data)
+    return (end - first) * MOST_BYTE;
+  w = weights_of(b);
+  return largest_sum(&w, first, end);
+}
+
+/* The least number of parts of equal size of the terms of a product with bytes, such that all sums
+ * of each part are exact in float32; 0 if they are more than MAX_PARTS. */
+static int64_t exact_parts(const BpGraphValue *b) {
+  int64_t terms = b->shape[b->ndim - 2];
+  for (int64_t parts = 1; parts <= MAX_PARTS; parts++) {
+    int64_t size = (terms + parts - 1) / parts, first = 0;
+    while (first < terms &&
+           bound(b, first, first + size < terms ? first + size : terms) <= EXACT_FLOAT / MOST_BYTE)
+      first += size;
+    if (first >= terms)
+      return parts;
+  }
+  return 0;
+}
+
+/* The product computed in float32 in parts of the terms. */
+static BpGraphValue *float_product(BpGraph *graph, const BpGraphNode *node, int64_t parts) {
+  BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32);
+  BpGraphValue *b = bp__op_cast(graph, node, node->inputs[1], BP__FLOAT32);
+  if (parts == 1)
+    return bp__op_cast(graph, node, bp__op_binary(graph, node, "MatMul", a, b), INT32);
+  int64_t terms = node->inputs[1]->shape[node->inputs[1]->ndim - 2];
+  int64_t size = (terms + parts - 1) / parts;
+  BpGraphValue *sum = NULL;
+  for (int64_t first = 0; a && b && first < terms; first += size) {
+    int64_t end = first + size < terms ? first + size : terms;
+    BpGraphValue *part =
+        bp__op_binary(graph, node, "MatMul", bp__op_slice(graph, node, a, a->ndim - 1, first, end),
+                      bp__op_slice(graph, node, b, b->ndim - 2, first, end));
+    part = bp__op_cast(graph, node, part, INT32);
+    sum = first > 0 ? bp__op_binary(graph, node, "Add", sum, part) : part;
+  }
+  return sum;
+}
+
+/* ---- As dot products --------------------------------------------------------------------- */
+
+/* A dot product multiplies unsigned bytes of the first operand by signed bytes of the second. With
+ * x' = x + 128 for signed x, z' = z + 128, and b' = b - t in the range of signed bytes,
+ *   sum (x - z) b = sum x' b' + t sum x' - z' sum b. */
+typedef struct Dot {
+  BpGraphValue *words;  /* b', four rows in each int32 */
+  BpGraphValue *sums;   /* the sum of each column of b */
+  BpGraphValue *shifts; /* t of each column; NULL if all are 0 */
+} Dot;
+
+/* The value to subtract from a column, so that it fits in signed bytes: as small as possible. */
+static int32_t shift_of(int32_t least, int32_t most) {
+  return most > INT8_MAX ? most - INT8_MAX : least < INT8_MIN ? least - INT8_MIN : 0;
+}
+
+/* Writes one matrix; returns 0 if the range of a column is larger than that of bytes. */
+static int fill_matrix(const Weights *w, int64_t m, int32_t *words, int32_t *sums, int32_t *shifts,
+                       int *has_shifts) {
+  for (int64_t n = 0; n < w->columns; n++) {
+    int32_t least = INT32_MAX, most = INT32_MIN;
+    uint32_t sum = 0;
+    for (int64_t k = 0; k < w->terms; k++) {
+      int32_t number = weight(w, m, k, n);
+      least = number < least ? number : least;
+      most = number > most ? number : most;
+      sum += (uint32_t)number;
+    }
+    if ((int64_t)most - least > MOST_BYTE)
+      return 0;
+    sums[n] = (int32_t)sum;
+    shifts[n] = shift_of(least, most);
+    *has_shifts |= shifts[n] != 0;
+  }
+  for (int64_t k = 0; k < w->terms; k++)
+    for (int64_t n = 0; n < w->columns; n++) {
+      uint32_t byte = (uint8_t)(weight(w, m, k, n) - shifts[n]);
+      words[k / 4 * w->columns + n] |= (int32_t)(byte << k % 4 * 8);
+    }
+  return 1;
+}
+
+/* Packs the second operand. Returns 1 if its columns have ranges of bytes, 0 if not, -1 with an
+ * error. */
+static int pack_weights(BpGraph *graph, BpGraphValue *b, Dot *dot) {
+  Weights w = weights_of(b);
+  int64_t shape[BP_GRAPH_MAX_NDIM], rows = (w.terms + 3) / 4;
+  int has_shifts = 0;
+  memcpy(shape, b->shape, sizeof(shape));
+  shape[b->ndim - 2] = rows;
+  dot->words = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
+  shape[b->ndim - 2] = 1;
+  dot->sums = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
+  dot->shifts = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
+  if (!dot->words || !dot->sums || !dot->shifts)
+    return -1;
+  int32_t *words = bp__graph_constant_data(dot->words), *sums = bp__graph_constant_data(dot->sums);
+  int32_t *shifts = bp__graph_constant_data(dot->shifts);
+  for (int64_t m = 0; m < w.matrices; m++)
+    if (!fill_matrix(&w, m, words + m * rows * w.columns, sums + m * w.columns,
+                     shifts + m * w.columns, &has_shifts))
+      return 0;
+  if (!has_shifts)
+    dot->shifts = NULL;
+  return 1;
+}
+
+static BpGraphValue *int_scalar(BpGraph *graph, int32_t number) {
+  BpGraphValue *value = bp__graph_constant(graph, "offset", INT32, NULL, 0, NULL);
+  if (value)
+    memcpy(bp__graph_constant_data(value), &number, sizeof(number));
+  return value;
+}
+
+/* x', in rows of a multiple of four bytes: the bytes after the end meet weights of 0. */
+static BpGraphValue *unsigned_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, terms = x->shape[x->ndim - 1];
+  if (x->dtype.code == BP_DTYPE_INT) {
+    x = bp__op_binary(graph, node, "Add", bp__op_cast(graph, node, x, INT32),
+                      int_scalar(graph, -INT8_MIN));
+    x = bp__op_cast(graph, node, x, UINT8);
+  }
+  if (!x || terms % 4 == 0)
+    return x;
+  pads[2 * x->ndim - 1] = 4 - terms % 4;
+  BpGraphValue *inputs[2] = {x, bp__graph_int_vector(graph, pads, 2 * x->ndim)};
+  return bp__op_apply(graph, "", "Pad", node->name, inputs, 2, NULL, 0);
+}
+
+static BpGraphValue *sum_of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
+  const int64_t last = -1;
+  BpGraphValue *inputs[2] = {bp__op_cast(graph, node, x, INT32),
+                             bp__graph_int_vector(graph, &last, 1)};
+  return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, NULL, 0);
+}
+
+static BpGraphValue *dot_product(BpGraph *graph, const BpGraphNode *node, const Bytes *a,
+                                 const Dot *dot) {
+  BpGraphValue *rows = unsigned_rows(graph, node, a->x), *zero = a->zero, *sum;
+  BpGraphAttr is_dot = bp__attr_int(graph, "is_dot", 1);
+  BpGraphValue *operands[2] = {
+      bp__op_apply(graph, "backplane", "Words", node->name, &rows, 1, NULL, 0), dot->words};
+  sum = bp__op_apply(graph, "backplane", "MatMulDot", node->name, operands, 2, &is_dot, 1);
+  if (a->x->dtype.code == BP_DTYPE_INT) {
+    BpGraphValue *offset = int_scalar(graph, -INT8_MIN);
+    zero = zero ? bp__op_binary(graph, node, "Add", zero, offset) : offset;
+  }
+  if (zero)
+    sum =
+        bp__op_binary(graph, node, "Sub", sum, bp__op_binary(graph, node, "Mul", zero, dot->sums));
+  if (dot->shifts)
+    sum = bp__op_binary(
+        graph, node, "Add", sum,
+        bp__op_binary(graph, node, "Mul", sum_of_rows(graph, node, rows), dot->shifts));
+  return sum;
+}
+
+/* Whether a product can be a dot product if its weights allow it: all bytes of a row of the first
+ * operand have one zero point. */
+static int has_dot_rows(const BpTarget *target, const Bytes *a, const BpGraphValue *b) {
+  return bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) && b->data &&
+         bp__value_num_elements(b) > 0 &&
+         (!a->zero || a->zero->ndim == 0 || a->zero->shape[a->zero->ndim - 1] == 1);
+}
+
+/* ---- The pass ---------------------------------------------------------------------------- */
+
+static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraph *graph = rewrite->graph;
+  BpGraphValue *b, *product = NULL;
+  Bytes a, unused;
+  Dot dot;
+  if (!is_op(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
+      node->inputs[0]->ndim < 2 || node->inputs[1]->ndim < 2 || !read_bytes(node->inputs[0], &a))
+    return 0;
+  b = node->inputs[1];
+  if (bp__extent_is_open(b->shape[b->ndim - 2]) || (!b->data && !read_bytes(b, &unused)))
+    return 0;
+  int fits = has_dot_rows(rewrite->context, &a, b) ? pack_weights(graph, b, &dot) : 0;
+  if (fits > 0) {
+    product = dot_product(graph, node, &a, &dot);
+  } else if (fits == 0) {
+    int64_t parts = exact_parts(b);
+    if (parts == 0)
+      return 0;
+    product = float_product(graph, node, parts);
+  }
+  return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
+}
+
+int bp__build_bytes(const BpBuild *build, BpGraph *graph) {
+  return bp__graph_rewrite(graph, product_rule, (void *)(uintptr_t)build->target);
+}
