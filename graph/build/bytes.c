@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes minus their zero points, which quantised operators are built from as products
- * of int32 (graph/ops/quantize.c). They become dot products of four bytes where the target has
- * byte_dot, and otherwise products of float32, in parts whose sums are exact. */
+/* Products and convolutions of bytes minus their zero points, which quantised operators are built
+ * from in int32 (graph/ops/quantize.c). They become dot products of four bytes where the target has
+ * byte_dot. Other products become products of float32, in parts whose sums are exact. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/build/build.h"
+#include "graph/build/bytes.h"
 #include "graph/ops/op.h"
 
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
@@ -223,14 +224,18 @@ static BpGraphValue *int_scalar(BpGraph *graph, int32_t number) {
   return value;
 }
 
+BpGraphValue *bp__bytes_unsigned(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
+  if (!x || x->dtype.code == BP_DTYPE_UINT)
+    return x;
+  x = bp__op_binary(graph, node, "Add", bp__op_cast(graph, node, x, INT32),
+                    int_scalar(graph, -INT8_MIN));
+  return bp__op_cast(graph, node, x, UINT8);
+}
+
 /* x', in rows of a multiple of four bytes: the bytes after the end meet weights of 0. */
 static BpGraphValue *unsigned_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, terms = x->shape[x->ndim - 1];
-  if (x->dtype.code == BP_DTYPE_INT) {
-    x = bp__op_binary(graph, node, "Add", bp__op_cast(graph, node, x, INT32),
-                      int_scalar(graph, -INT8_MIN));
-    x = bp__op_cast(graph, node, x, UINT8);
-  }
+  x = bp__bytes_unsigned(graph, node, x);
   if (!x || terms % 4 == 0)
     return x;
   pads[2 * x->ndim - 1] = 4 - terms % 4;
@@ -272,6 +277,73 @@ static int has_dot_rows(const BpTarget *target, const Bytes *a, const BpGraphVal
   return bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) && b->data &&
          bp__value_num_elements(b) > 0 &&
          (!a->zero || a->zero->ndim == 0 || a->zero->shape[a->zero->ndim - 1] == 1);
+}
+
+/* ---- Convolutions ------------------------------------------------------------------------ */
+
+static int are_signed_bytes(const BpGraphValue *weights) {
+  for (int64_t i = 0; i < bp__value_num_elements(weights); i++) {
+    int64_t number = bp__value_get_int(weights, i);
+    if (number < INT8_MIN || number > INT8_MAX)
+      return 0;
+  }
+  return 1;
+}
+
+int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv) {
+  const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
+  Bytes bytes;
+  if (!bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) ||
+      !bp__dtype_equal(node->outputs[0]->dtype, INT32) || node->inputs[0]->ndim != 4 ||
+      bp__node_int(node, "group", 1) != 1 || bp__value_num_elements(node->outputs[0]) == 0 ||
+      !weights->data || (bias && !bias->data) || !read_bytes(node->inputs[0], &bytes) ||
+      !are_signed_bytes(weights))
+    return 0;
+  int64_t zero = bytes.x->dtype.code == BP_DTYPE_INT ? -INT8_MIN : 0;
+  if (bytes.zero) {
+    if (!bytes.zero->data || bp__value_num_elements(bytes.zero) != 1)
+      return 0;
+    zero += bp__value_get_int(bytes.zero, 0);
+  }
+  *conv = (BpByteConv){bytes.x, (uint8_t)zero};
+  return 1;
+}
+
+static int64_t blocks(int64_t channels, int64_t block) {
+  return (channels + block - 1) / block;
+}
+
+BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, int64_t a,
+                                     int64_t b) {
+  const BpGraphValue *from = node->inputs[1];
+  const int64_t *s = from->shape;
+  int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a / 4, b}, taps = s[2] * s[3];
+  BpGraphValue *to = bp__graph_constant(graph, from->name, INT32, shape, 6, NULL);
+  int8_t *bytes = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t o = 0; to && o < s[0]; o++)
+    for (int64_t i = 0; i < s[1]; i++)
+      for (int64_t t = 0; t < taps; t++) {
+        int64_t word = ((o / b * shape[1] + i / a) * taps + t) * (a / 4) + i % a / 4;
+        bytes[(word * b + o % b) * 4 + i % 4] =
+            (int8_t)bp__value_get_int(from, (o * s[1] + i) * taps + t);
+      }
+  return to;
+}
+
+BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8_t zero,
+                                  int64_t b) {
+  const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
+  int64_t channels = weights->shape[0], shape[2] = {blocks(channels, b), b};
+  int64_t terms = bp__value_num_elements(weights) / channels;
+  BpGraphValue *to = bp__graph_constant(graph, weights->name, INT32, shape, 2, NULL);
+  int32_t *sums = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t o = 0; to && o < channels; o++) {
+    uint32_t sum = bias ? (uint32_t)bp__value_get_int(bias, o) : 0;
+    for (int64_t k = 0; k < terms; k++)
+      sum -= (uint32_t)(zero * bp__value_get_int(weights, o * terms + k));
+    sums[o] = (int32_t)sum;
+  }
+  return to;
 }
 
 /* ---- The pass ---------------------------------------------------------------------------- */

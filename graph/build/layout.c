@@ -8,6 +8,7 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
+#include "graph/build/bytes.h"
 #include "graph/build/winograd.h"
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
@@ -285,13 +286,40 @@ static int is_light(const Layout *layout, const BpGraphNode *node, const BpOpWin
   return 0;
 }
 
+/* Converts a convolution of bytes: a word has four neighbouring channels of a block. Spare channels
+ * meet weights of 0. */
+static int convert_byte_conv(Layout *layout, const BpGraphNode *node, const BpByteConv *bytes) {
+  int64_t b = block_of(layout, node->inputs[1]->shape[0]);
+  BpGraphValue *x = bp__bytes_unsigned(layout->graph, node, blocked_of(layout, bytes->x));
+  BpOpWindow w;
+  if (!x || bp__op_window(&layout->graph->extents, node, node->inputs[1]->shape + 2, &w))
+    return -1;
+  BpGraphValue *inputs[3] = {
+      bp__op_apply(layout->graph, "backplane", "Words", node->name, &x, 1, NULL, 0),
+      bp__bytes_conv_weights(layout->graph, node, x->shape[4], b),
+      bp__bytes_conv_bias(layout->graph, node, bytes->zero, b)};
+  BpGraphAttr attrs[6] = {
+      list_attr(layout, "strides", w.strides, 2, NULL, 0),
+      list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2),
+      list_attr(layout, "dilations", w.dilations, 2, NULL, 0),
+      bp__attr_int(layout->graph, "channels", x->shape[1] * x->shape[4] / 4),
+      bp__attr_int(layout->graph, "is_dot", 1),
+      bp__attr_int(layout->graph, "pad", (int32_t)(bytes->zero * UINT32_C(0x01010101)))};
+  return set_blocked(
+      layout, node,
+      bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs, 3, attrs, 6));
+}
+
 static int convert_conv(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *weights = node->inputs[1];
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
   int depthwise = bp__node_int(node, "group", 1) > 1;
   BpGraphValue *inputs[3] = {NULL};
   BpGraphAttr attrs[4];
+  BpByteConv bytes;
   BpOpWindow w;
+  if (bp__bytes_read_conv(layout->target, node, &bytes))
+    return convert_byte_conv(layout, node, &bytes);
   if (!is_blockable_conv(node))
     return 0;
   if (bp__op_window(&layout->graph->extents, node, weights->shape + 2, &w))

@@ -5,7 +5,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/append.c \
 	graph/build/arenas.c \
 	graph/build/build.h \
-	graph/build/bytes.c \
+	graph/build/bytes.c graph/build/bytes.h \
 	graph/build/canonical.c \
 	graph/build/choose.c graph/build/choose.h \
 	graph/build/part_times.c \

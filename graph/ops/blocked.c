@@ -138,7 +138,8 @@ BP_ROW_COMPUTE(concat_blocked) {
 /* The attributes of a blocked convolution, all present: strides, pads and dilations over height and
  * width and, for dense weights, the channels of the input, which is blocked, or plain with 4
  * dimensions. Weights: dense (blocks out, blocks in, kernel height, width, block in, block out)
- * depthwise (blocks, kernel height, width, block) */
+ * depthwise (blocks, kernel height, width, block). If is_dot is set, elements of the input and of
+ * the weights are words of four bytes, and the input is padded with the word `pad`. */
 typedef struct Blocked {
   const BpOpCompute *op;
   int64_t strides[2], pads[4], dilations[2], kernel[2];
@@ -198,7 +199,10 @@ static const BpIrNode *blocked_pad_body(BpTe *te, const BpIrNode *const *axes, v
                    x_lt(ir, indices[2 + i], bp__op_extent(conv->op, in)));
     inside = inside ? x_and(ir, inside, within) : within;
   }
-  return bp_te_read_if(te, conv->op->inputs[0], indices, inside);
+  const BpIrNode *value = bp_te_read_if(te, conv->op->inputs[0], indices, inside);
+  int64_t pad = bp__node_int(conv->op->node, "pad", 0);
+  return pad == 0 ? value
+                  : bp_ir_select(ir, inside, value, x_number(ir, x_dtype(value), (double)pad));
 }
 
 static int pad_input(Blocked *conv) {
@@ -239,10 +243,9 @@ static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, 
   x[2] = tap(te, conv, axes, 0, w[2]);
   x[3] = tap(te, conv, axes, 1, w[3]);
   w[5] = axes[4];
-  return bp_te_reduce(
-      te, BP_TE_SUM,
-      x_mul(bp_te_ir(te), bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)),
-      reduce, count + 2);
+  const BpIrNode *term = x_term(conv->op->node, bp_te_ir(te), bp_te_read(te, conv->input, x),
+                                bp_te_read(te, conv->op->inputs[1], w));
+  return bp_te_reduce(te, BP_TE_SUM, term, reduce, count + 2);
 }
 
 static const BpIrNode *depthwise_blocked_body(BpTe *te, const BpIrNode *const *axes,

@@ -66,6 +66,16 @@ static inline const BpIrNode *x_choose(BpIrModule *ir, const BpIrNode *condition
 static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const BpIrNode *a) {
   return a ? bp_ir_call(ir, bp_ir_table()->dtype(a), BP_IR_CALL_INTRINSIC, name, &a, 1) : NULL;
 }
+/* A term of the sum of a product or convolution: the products of four bytes if the node's attribute
+ * is_dot is set. */
+static inline const BpIrNode *x_term(const BpGraphNode *node, BpIrModule *ir, const BpIrNode *a,
+                                     const BpIrNode *b) {
+  const BpDataType type = {BP_DTYPE_INT, 32, 1};
+  const BpIrNode *args[] = {a, b, x_number(ir, type, 0)};
+  if (!bp__node_int(node, "is_dot", 0))
+    return x_mul(ir, a, b);
+  return a && b ? bp_ir_call(ir, type, BP_IR_CALL_INTRINSIC, "dot4_us", args, 3) : NULL;
+}
 /* The type of an expression; a type without bits for NULL, which stands for exhausted memory. */
 static inline BpDataType x_dtype(const BpIrNode *a) {
   return a ? bp_ir_table()->dtype(a) : (BpDataType){0, 0, 0};

@@ -42,20 +42,6 @@ static void batch_indices(BpTe *te, const BpGraphValue *operand, int32_t batch, 
     indices[i] = operand->shape[i] == 1 ? x_index(bp_te_ir(te), 0) : axes[out_batch - batch + i];
 }
 
-/* The term that a product adds for one index of the sum. */
-typedef const BpIrNode *(*Term)(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b);
-
-/* Four products of bytes. */
-static const BpIrNode *dot_term(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
-  BpDataType type = {BP_DTYPE_INT, 32, 1};
-  const BpIrNode *args[] = {a, b, x_number(ir, type, 0)};
-  return a && b ? bp_ir_call(ir, type, BP_IR_CALL_INTRINSIC, "dot4_us", args, 3) : NULL;
-}
-
-static Term term_of(const BpGraphNode *node) {
-  return bp__node_int(node, "is_dot", 0) ? dot_term : x_mul;
-}
-
 static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
@@ -71,8 +57,8 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
   ib[columns ? b->ndim - 2 : 0] = k;
   if (columns)
     ib[b->ndim - 1] = axes[batch + rows];
-  const BpIrNode *term = term_of(op->node)(bp_te_ir(te), bp_te_read(te, op->inputs[0], ia),
-                                           bp_te_read(te, op->inputs[1], ib));
+  const BpIrNode *term = x_term(op->node, bp_te_ir(te), bp_te_read(te, op->inputs[0], ia),
+                                bp_te_read(te, op->inputs[1], ib));
   return bp_te_reduce(te, BP_TE_SUM, term, &k, 1);
 }
 
@@ -221,7 +207,7 @@ static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes,
   ib[batch_b] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[batch + 1], panel);
   ib[batch_b + 2] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[batch + 1], panel);
   const BpIrNode *term =
-      term_of(op->node)(ir, bp_te_read(te, op->inputs[0], ia), bp_te_read(te, op->inputs[1], ib));
+      x_term(op->node, ir, bp_te_read(te, op->inputs[0], ia), bp_te_read(te, op->inputs[1], ib));
   return bp_te_reduce(te, BP_TE_SUM, term, &k, 1);
 }
 

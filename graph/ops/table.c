@@ -449,7 +449,7 @@ static const BpOp table[] = {
     {"Unblock", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "channels:i", bp__infer_unblock,
      NULL, bp__compute_unblock, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR,
-     "strides:is pads:is dilations:is channels:i", bp__infer_conv_blocked, NULL,
+     "strides:is pads:is dilations:is channels:i is_dot:i pad:i", bp__infer_conv_blocked, NULL,
      bp__compute_conv_blocked, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
      bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},

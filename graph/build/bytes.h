@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions of bytes minus their zero points, as dot products of four channels (bytes.c). */
+#ifndef BACKPLANE_GRAPH_BUILD_BYTES_H
+#define BACKPLANE_GRAPH_BUILD_BYTES_H
+
+#include <backplane/target.h>
+
+#include "graph/ir/graph.h"
+
+/* The input of a convolution. */
+typedef struct BpByteConv {
+  BpGraphValue *x; /* int8 or uint8 */
+  uint8_t zero;    /* zero point of the unsigned bytes */
+} BpByteConv;
+
+/* Whether a convolution of int32 can be one of dot products; if so, reads its input. */
+int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv);
+/* The bytes as unsigned ones: those of int8 plus 128. NULL with an error. */
+BpGraphValue *bp__bytes_unsigned(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x);
+/* Packs the weights (out, in, h, w) as words (out / b, in / a, h, w, a / 4, b), with zeros beyond
+ * the channels; NULL with an error. */
+BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, int64_t a, int64_t b);
+/* The bias (out / b, b) of a convolution of unsigned bytes whose zero points are not subtracted;
+ * NULL with an error. */
+BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8_t zero, int64_t b);
+
+#endif
