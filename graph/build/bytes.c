@@ -66,6 +66,11 @@ static int read_bytes(const BpGraphValue *value, Bytes *bytes) {
   return !bytes->zero || is_zero_of(bytes->zero, bytes->x->dtype);
 }
 
+int bp__bytes_are_centred(const BpGraphValue *value) {
+  Bytes bytes;
+  return read_bytes(value, &bytes);
+}
+
 /* A constant second operand, as matrices of `terms` rows and `columns` columns. */
 typedef struct Weights {
   const BpGraphValue *value;

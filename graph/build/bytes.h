@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions of bytes minus their zero points, as dot products of four channels (bytes.c). */
+/* Bytes minus their zero points, and their convolutions as dot products of four channels
+ * (bytes.c). */
 #ifndef BACKPLANE_GRAPH_BUILD_BYTES_H
 #define BACKPLANE_GRAPH_BUILD_BYTES_H
 
@@ -13,6 +14,8 @@ typedef struct BpByteConv {
   uint8_t zero;    /* zero point of the unsigned bytes */
 } BpByteConv;
 
+/* Whether a value of int32 is bytes minus a zero point, which may be absent. */
+int bp__bytes_are_centred(const BpGraphValue *value);
 /* Whether a convolution of int32 can be one of dot products; if so, reads its input. */
 int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv);
 /* The bytes as unsigned ones: those of int8 plus 128. NULL with an error. */

@@ -16,6 +16,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/json.c \
 	graph/build/kernels.c \
 	graph/build/layout.c \
+	graph/build/levels.c \
 	graph/build/load.c \
 	graph/build/lower.c \
 	graph/build/options.c graph/build/options.h \

@@ -81,8 +81,8 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
       {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "cores to cut work for at most; 1: one thread"}, \
       {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "data cache of a core"},                          \
       {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},                  \
-      {BP_TARGET_BYTE_DOT, BP_TYPE_BOOL, 0, NULL,                                                  \
-       "products of bytes are dot products of four; unset: on x86-64"},                            \
+      {BP_TARGET_BYTE_DOT, BP_TYPE_INT, 0, NULL,                                                   \
+       "products of bytes in the time of one of float32, in dot products; 0: none"},               \
       {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "true",                                                \
        "convolutions by Winograd's algorithm, which rounds a little more"},
 

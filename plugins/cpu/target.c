@@ -48,16 +48,12 @@ static int32_t set_int_if_unset(BpTarget *target, const char *name, int64_t numb
   return bp_cpu_host.target->set_attr(target, name, &value);
 }
 
-/* Sets whether dot products of bytes are faster than products of float32: every x86-64 CPU has an
- * instruction for pairs of products of int16. */
-static int32_t set_byte_dot(BpTarget *target, const BpCpu *cpu) {
-  BpValue value = {0};
-  if (bp_cpu_host.target->get_attr(target, BP_TARGET_BYTE_DOT, &value) != 0)
-    return -1;
-  if (value.type_index != BP_TYPE_NONE || strcmp(cpu->arch, "x86_64") != 0)
+/* The products of bytes in the time of one of float32: every x86-64 CPU has an instruction that
+ * adds pairs of products of int16. */
+static int64_t byte_products(const BpCpu *cpu, const char *extras) {
+  if (strcmp(cpu->arch, "x86_64") != 0)
     return 0;
-  value = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = 1};
-  return bp_cpu_host.target->set_attr(target, BP_TARGET_BYTE_DOT, &value);
+  return bp_cpu_has_feature(cpu, extras, "avx512vnni") ? 4 : 1;
 }
 
 static int check_feature(void *context, const char *item, size_t size) {
@@ -95,7 +91,7 @@ int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
     return -1;
   if (set_int_if_unset(target, BP_TARGET_VECTOR_BITS, cpu->vector_bits) ||
       set_int_if_unset(target, BP_TARGET_VECTOR_REGISTERS, cpu->vector_registers) ||
-      set_byte_dot(target, cpu))
+      set_int_if_unset(target, BP_TARGET_BYTE_DOT, byte_products(cpu, extras)))
     return -1;
   if (!is_native)
     return 0;

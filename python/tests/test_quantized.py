@@ -12,8 +12,8 @@ onnx = pytest.importorskip("onnx")
 
 RANDOM = np.random.default_rng(7)
 # The CPUs have an instruction for dot products of bytes, pairs of products of 16 bits, and vectors of other lengths.
-TARGETS = ["c -byte_dot=false", "c -mcpu=x86-64", "c -vector_bits=128", "c -vector_bits=256", "c -vector_bits=0", "llvm",
-           "llvm -mcpu=x86-64", "llvm -vector_bits=128", "llvm -vector_bits=0"]
+TARGETS = ["c -byte_dot=0 -winograd=false", "c -mcpu=x86-64 -winograd=false", "c -vector_bits=128", "c -vector_bits=256", "c -vector_bits=0", "llvm",
+           "llvm -mcpu=x86-64 -winograd=false", "llvm -vector_bits=128", "llvm -vector_bits=0"]
 
 
 def bytes_of(kind, *shape):
@@ -24,18 +24,14 @@ def bytes_of(kind, *shape):
     return values
 
 
-def product_model(path, a, b, zero_a, zero_b):
-    """MatMulInteger of an input with open rows and constant weights; zero points are constant or absent."""
-    names, inits = ["a", "b", "", ""], [onnx.numpy_helper.from_array(b, "b")]
-    for place, zero in ((2, zero_a), (3, zero_b)):
-        if zero is not None:
-            names[place] = f"z{place}"
-            inits.append(onnx.numpy_helper.from_array(zero, names[place]))
-    node = onnx.helper.make_node("MatMulInteger", names, ["y"])
-    shape = [*a.shape[:-2], "m", a.shape[-1]]
+def save_model(path, nodes, kind, shape, result, **constants):
+    """Save a model of one input, x, and one output, y; constants that are None are absent."""
+    inits = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items() if value is not None]
+    for node in nodes:
+        node.input[:] = [name if constants.get(name, 0) is not None else "" for name in node.input]
     graph = onnx.helper.make_graph(
-        [node], "g", [onnx.helper.make_tensor_value_info("a", onnx.helper.np_dtype_to_tensor_dtype(a.dtype), shape)],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)], inits)
+        nodes, "g", [onnx.helper.make_tensor_value_info("x", onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)],
+        [onnx.helper.make_tensor_value_info("y", result, None)], inits)
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8), path)
 
 
@@ -62,16 +58,99 @@ PRODUCTS = [
 @pytest.mark.parametrize("target, device, case", places(PRODUCTS, "c", TARGETS))
 def test_products_of_bytes_are_exact(target, device, case, tmp_path):
     shape_a, shape_b, kind_a, kind_b, zero_a, zero_b = case
-    a, b = bytes_of(kind_a, *shape_a), bytes_of(kind_b, *shape_b)
+    b = bytes_of(kind_b, *shape_b)
     zero_a = None if zero_a is None else np.array(zero_a, kind_a)
     if zero_b == "columns":
         zero_b = bytes_of(kind_b, shape_b[-1])
     elif zero_b is not None:
         zero_b = np.array(zero_b, kind_b)
     path = tmp_path / "product.onnx"
-    product_model(path, a, b, zero_a, zero_b)
+    save_model(path, [onnx.helper.make_node("MatMulInteger", ["x", "b", "za", "zb"], ["y"])], kind_a,
+               [*shape_a[:-2], "m", shape_a[-1]], onnx.TensorProto.INT32, b=b, za=zero_a, zb=zero_b)
     model = open_model(path, target, device)
     for rows in (shape_a[-2], 1, 40):
         a = bytes_of(kind_a, *shape_a[:-2], rows, shape_a[-1])
-        got = model.run(a=a)["y"].numpy()
+        got = model.run(x=a)["y"].numpy()
         np.testing.assert_array_equal(got, np.matmul(wide(a, zero_a), wide(b, zero_b)))
+
+
+CONVOLUTIONS = [
+    # the shapes of x and w, their types, zero points, pads, strides, dilations
+    ((1, 3, 9, 11), (8, 3, 3, 3), "u1", "i1", 128, 0, (1, 1, 1, 1), (1, 1), (1, 1)),
+    ((2, 20, 7, 6), (33, 20, 3, 2), "i1", "i1", -5, 0, (2, 0, 1, 1), (2, 1), (1, 2)),
+    ((1, 64, 5, 5), (16, 64, 1, 1), "i1", "i1", None, None, (0, 0, 0, 0), (1, 1), (1, 1)),
+    ((1, 48, 6, 6), (5, 48, 3, 3), "u1", "u1", 255, 128, (1, 1, 1, 1), (1, 1), (1, 1)),
+    ((1, 6, 8, 8), (4, 6, 5, 5), "u1", "u1", 0, 0, (2, 2, 2, 2), (1, 1), (1, 1)),
+    ((1, 8, 8, 8), (8, 4, 3, 3), "u1", "i1", 7, None, (1, 1, 1, 1), (1, 1), (1, 1)),
+    ((1, 9, 8, 8), (9, 1, 3, 3), "i1", "i1", 7, None, (1, 1, 1, 1), (1, 1), (1, 1)),
+    ((1, 4, 7), (6, 4, 3), "u1", "i1", 9, None, (1, 1), (1,), (1,)),
+]
+
+
+def convolve(x, w, pads, strides, dilations):
+    """Return the convolution of integers, padded with zeros, in as many groups as the channels show."""
+    rank = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:])])
+    groups = x.shape[1] // w.shape[1]
+    spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(2, 2 + rank)))
+    steps = (..., *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))
+    windows = windows[steps].reshape(x.shape[0], groups, -1, *windows[steps].shape[2:])
+    letters = "hw"[:rank], "kl"[:rank]
+    terms = f"ngc{letters[0]}{letters[1]},goc{letters[1]}->ngo{letters[0]}"
+    result = np.einsum(terms, windows, w.reshape(groups, -1, *w.shape[1:]))
+    return result.reshape(x.shape[0], w.shape[0], *result.shape[3:])
+
+
+@pytest.mark.parametrize("target, device, case", places(CONVOLUTIONS, "c", TARGETS))
+def test_convolutions_of_bytes_are_exact(target, device, case, tmp_path):
+    shape_x, shape_w, kind_x, kind_w, zero_x, zero_w, *window = case
+    x, w = bytes_of(kind_x, *shape_x), bytes_of(kind_w, *shape_w)
+    zeros = [None if zero is None else np.array(zero, kind) for zero, kind in ((zero_x, kind_x), (zero_w, kind_w))]
+    path = tmp_path / "convolution.onnx"
+    node = onnx.helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], group=shape_x[1] // shape_w[1],
+                                 **dict(zip(("pads", "strides", "dilations"), window)))
+    save_model(path, [node], kind_x, [None, *shape_x[1:]], onnx.TensorProto.INT32, w=w, zx=zeros[0], zw=zeros[1])
+    got = open_model(path, target, device).run(x=x)["y"].numpy()
+    np.testing.assert_array_equal(got, convolve(wide(x, zeros[0]), wide(w, zeros[1]), *window))
+
+
+DEQUANTISED = [
+    # operator, shapes, types, whether each channel has a scale
+    ("MatMul", (3, 5, 65), (65, 40), "u1", "i1", True),
+    ("MatMul", (4, 300), (300, 17), "i1", "i1", False),
+    ("MatMul", (4, 300), (300, 17), "i1", "u1", True),
+    ("Conv", (1, 20, 9, 9), (24, 20, 3, 3), "u1", "i1", True),
+    ("Conv", (1, 16, 9, 9), (7, 16, 1, 1), "i1", "i1", False),
+    ("Conv", (1, 16, 9, 9), (16, 1, 3, 3), "i1", "i1", True),
+]
+
+
+@pytest.mark.parametrize("target, device, case", places(DEQUANTISED, "c", TARGETS))
+def test_operators_of_dequantised_tensors(target, device, case, tmp_path):
+    """Scales are powers of two, so that float32 is exact; those of channels differ."""
+    op, shape_x, shape_w, kind_x, kind_w, has_scales = case
+    axis = 1 if op == "MatMul" else 0
+    x, w = bytes_of(kind_x, *shape_x), bytes_of(kind_w, *shape_w)
+    w[..., 0] = w.flat[-1]  # a column, or the first tap of a channel's rows, of one number
+    channels = shape_w[axis]
+    scales = 2.0 ** -RANDOM.integers(3, 9, channels).astype("f4") if has_scales else np.float32(1 / 32)
+    zero_x, zero_w = np.array(100, kind_x), np.full(scales.shape, 0 if kind_w == "i1" else 128, kind_w)
+    bias = RANDOM.integers(-99, 99, channels).astype("f4")
+    names, attrs = (["xf", "wf"], {}) if op == "MatMul" else (["xf", "wf", "bias"], dict(group=shape_x[1] // shape_w[1]))
+    path = tmp_path / "dequantised.onnx"
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["xf"]),
+             onnx.helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wf"], axis=axis),
+             onnx.helper.make_node(op, names, ["yf"], **attrs),
+             onnx.helper.make_node("QuantizeLinear", ["yf", "sy", "zx"], ["y"])]
+    save_model(path, nodes, kind_x, shape_x, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind_x)), sx=np.float32(.25),
+               zx=zero_x, w=w, sw=scales, zw=zero_w, sy=np.float32(2), bias=bias)
+    got = open_model(path, target, device).run(x=x)["y"].numpy()
+    centred = wide(x, zero_x), wide(w, zero_w if axis == 1 else zero_w.reshape(-1, 1, 1, 1)[:channels])
+    if op == "MatMul":
+        exact = np.matmul(*centred) * scales * .25
+    else:
+        exact = convolve(*centred, (0,) * 4, (1, 1), (1, 1))
+        exact = exact * (scales * .25).reshape(-1, 1, 1) + bias.reshape(-1, 1, 1)
+    range_ = np.iinfo(kind_x)
+    np.testing.assert_array_equal(got, np.clip(np.rint(exact / 2) + zero_x, range_.min, range_.max).astype(kind_x))

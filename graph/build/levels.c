@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products and convolutions of dequantised operands. If the input is bytes minus a zero point times
+ * a scale, and the weights of each column or channel are small integers times a scale, the scales
+ * move behind the operator, which becomes one of integers (bytes.c). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/target.h>
+
+#include "graph/build/build.h"
+#include "graph/build/bytes.h"
+#include "graph/ops/op.h"
+
+#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
+/* The largest magnitude of a byte minus its zero point. */
+#define MOST_BYTE 255
+/* Products of bytes in the time of one of float32, from which on dot products are faster than
+ * Winograd's algorithm. */
+#define FASTER_THAN_WINOGRAD 3
+
+static int is_op(const BpGraphNode *node, const char *name) {
+  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
+}
+
+/* ---- Operands ---------------------------------------------------------------------------- */
+
+/* An input: integers times a scale. */
+typedef struct Scaled {
+  BpGraphValue *integers; /* of int32 */
+  float scale;
+} Scaled;
+
+static int read_scaled(const BpGraphValue *value, Scaled *scaled) {
+  const BpGraphNode *mul = value->producer, *cast;
+  if (!is_op(mul, "Mul") || !bp__dtype_equal(value->dtype, BP__FLOAT32) || !mul->inputs[1]->data ||
+      bp__value_num_elements(mul->inputs[1]) != 1 || !bp__value_same_shape(value, mul->inputs[0]))
+    return 0;
+  cast = mul->inputs[0]->producer;
+  if (!is_op(cast, "Cast") || !bp__bytes_are_centred(cast->inputs[0]))
+    return 0;
+  *scaled = (Scaled){cast->inputs[0], (float)bp__value_get_float(mul->inputs[1], 0)};
+  return 1;
+}
+
+/* Weights that share a scale: `count` floats, `stride` floats apart. */
+typedef struct Weights {
+  const char *first;
+  int64_t count, stride;
+} Weights;
+
+static float weight(const Weights *w, int64_t i) {
+  float number;
+  memcpy(&number, w->first + i * w->stride * (int64_t)sizeof(number), sizeof(number));
+  return number;
+}
+
+static float largest(const Weights *w) {
+  float most = 0;
+  for (int64_t i = 0; i < w->count; i++)
+    if (!(fabsf(weight(w, i)) <= most))
+      most = fabsf(weight(w, i)); /* or NaN */
+  return most;
+}
+
+/* Whether each weight is a signed byte times the scale, rounded to float32; if so, writes the
+ * bytes. */
+static int has_scale(const Weights *w, float scale, int32_t *levels) {
+  for (int64_t i = 0; i < w->count; i++) {
+    float number = weight(w, i), level = rintf(number / scale);
+    if (!(level >= INT8_MIN && level <= INT8_MAX) || level * scale != number)
+      return 0;
+    levels[i * w->stride] = (int32_t)level;
+  }
+  return 1;
+}
+
+/* The maximum distance, in units of the last place, of a scale from the quotient of a weight and
+ * its level, both of which are rounded. */
+#define MOST_UNITS 2
+
+/* Finds the scale of weights; 0 if they have none. The largest weight may have any level. */
+static float find_scale(const Weights *w, int32_t *levels) {
+  float most = largest(w);
+  if (most == 0)
+    return has_scale(w, 1, levels);
+  for (int level = -INT8_MIN; level > 0 && isfinite(most); level--) {
+    float scale = most / (float)level;
+    for (int i = 0; i < MOST_UNITS; i++)
+      scale = nextafterf(scale, 0);
+    for (int i = -MOST_UNITS; i <= MOST_UNITS; i++, scale = nextafterf(scale, INFINITY))
+      if (isnormal(scale) && has_scale(w, scale, levels))
+        return scale;
+  }
+  return 0;
+}
+
+/* Whether sums of bytes times these levels fit in int32. */
+static int fits(const Weights *w, const int32_t *levels) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < w->count; i++)
+    sum += llabs((long long)levels[i * w->stride]);
+  return sum <= INT32_MAX / MOST_BYTE;
+}
+
+/* The weights as integers, and the scale of each result: that of the weights times `scale`. */
+typedef struct Levels {
+  BpGraphValue *integers, *scales;
+} Levels;
+
+/* Finds the levels of weights (out, ...) of a convolution, or (in, out) of a product. The scales
+ * get `ndim` dimensions, as they broadcast to the result. Returns 1, 0 if the weights have none, -1
+ * with an error. */
+static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale, int32_t ndim,
+                       Levels *levels) {
+  int is_product = weights->ndim == 2;
+  int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM] = {1, 1, 1, 1};
+  Weights w = {.count = bp__value_num_elements(weights) / results,
+               .stride = is_product ? results : 1};
+  shape[is_product ? ndim - 1 : 1] = results;
+  levels->integers =
+      bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
+  levels->scales = bp__graph_constant(graph, weights->name, BP__FLOAT32, shape, ndim, NULL);
+  if (!levels->integers || !levels->scales)
+    return -1;
+  int32_t *integers = bp__graph_constant_data(levels->integers);
+  float *scales = bp__graph_constant_data(levels->scales);
+  for (int64_t i = 0; i < results; i++) {
+    int64_t first = is_product ? i : i * w.count;
+    w.first = (const char *)weights->data + first * (int64_t)sizeof(float);
+    scales[i] = find_scale(&w, integers + first) * scale;
+    if (!isnormal(scales[i]) || !fits(&w, integers + first))
+      return 0;
+  }
+  return 1;
+}
+
+/* ---- The pass ---------------------------------------------------------------------------- */
+
+/* Whether a node is a convolution or product that is faster with integers. */
+static int pays(const BpTarget *target, const BpGraphNode *node) {
+  if (!is_op(node, "MatMul") && !is_op(node, "Conv"))
+    return 0;
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  int64_t speed = bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0);
+  if (speed == 0 || !weights->data || !bp__dtype_equal(weights->dtype, BP__FLOAT32) ||
+      bp__value_num_elements(weights) == 0 || bp__value_num_elements(node->outputs[0]) == 0)
+    return 0;
+  if (is_op(node, "MatMul"))
+    return in->ndim > 1 && weights->ndim == 2;
+  return in->ndim == 4 && bp__node_int(node, "group", 1) == 1 &&
+         (speed >= FASTER_THAN_WINOGRAD || weights->shape[2] * weights->shape[3] == 1);
+}
+
+static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraph *graph = rewrite->graph;
+  BpGraphValue *bias, *result;
+  Scaled x;
+  Levels levels;
+  if (!pays(rewrite->context, node) || !read_scaled(node->inputs[0], &x))
+    return 0;
+  int found = find_levels(graph, node->inputs[1], x.scale, node->outputs[0]->ndim, &levels);
+  if (found <= 0)
+    return found;
+  BpGraphValue *inputs[2] = {x.integers, levels.integers};
+  result =
+      bp__op_apply(graph, "", node->op->name, node->name, inputs, 2, node->attrs, node->num_attrs);
+  result = bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, result, BP__FLOAT32),
+                         levels.scales);
+  bias = bp__node_input(node, 2);
+  if (bias)
+    bias = bp__op_reshape(graph, node, bias, levels.scales->shape, levels.scales->ndim);
+  if (bp__node_input(node, 2))
+    result = bp__op_binary(graph, node, "Add", result, bias);
+  return bp__rewrite_replace(rewrite, node->outputs[0], result) ? -1 : 1;
+}
+
+int bp__build_levels(const BpBuild *build, BpGraph *graph) {
+  return bp__graph_rewrite(graph, unscale_rule, (void *)(uintptr_t)build->target);
+}
