@@ -12,8 +12,8 @@ onnx = pytest.importorskip("onnx")
 
 RANDOM = np.random.default_rng(7)
 # The CPUs have an instruction for dot products of bytes, pairs of products of 16 bits, and vectors of other lengths.
-TARGETS = ["c -byte_dot=0 -winograd=false", "c -mcpu=x86-64 -winograd=false", "c -vector_bits=128", "c -vector_bits=256", "c -vector_bits=0", "llvm",
-           "llvm -mcpu=x86-64 -winograd=false", "llvm -vector_bits=128", "llvm -vector_bits=0"]
+TARGETS = ["c -byte_dot=0 -winograd=false", "c -mcpu=x86-64 -winograd=false", "c -vector_bits=128", "c -vector_bits=256",
+           "c -vector_bits=0", "llvm", "llvm -mcpu=x86-64 -winograd=false", "llvm -vector_bits=128", "llvm -vector_bits=0"]
 
 
 def bytes_of(kind, *shape):
