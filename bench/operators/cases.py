@@ -54,8 +54,9 @@ class Case:
     def values(self) -> Inputs:
         """Return inputs from a fixed seed."""
         random = np.random.default_rng(1)
+        least, most = (0.1, 1) if np.dtype(self.dtype).kind == "f" else (0, 256)
         return {
-            f"x{i}": random.uniform(0.1, 1, shape).astype(self.dtype)
+            f"x{i}": random.uniform(least, most, shape).astype(self.dtype)
             for i, shape in enumerate(self.inputs)
         }
 
@@ -214,6 +215,27 @@ def multiplying() -> list[Case]:
     return result
 
 
+def quantised() -> list[Case]:
+    """Products and convolutions of bytes with constant weights of int8, whose results are bytes."""
+    scale, zero = np.array(0.01, np.float32), np.array(128, np.uint8)
+    padded: dict[str, Any] = {"pads": [1, 1, 1, 1]}
+
+    def case(operator: str, text: str, shape: Shape, image: Shape, products: float, **attributes: Any) -> Case:
+        levels = np.random.default_rng(2).integers(-127, 128, shape).astype(np.int8)
+        constants = [scale, zero, levels, scale, np.array(0, np.int8), np.array(1, np.float32), zero]
+        return Case(f"{operator}{text}", operator, [image], constants, products, "uint8", attributes)
+
+    elements = math.prod(PICTURE)
+    return [
+        case("QLinearMatMul", "", (512, 512), (256, 512), 256.0 * 512 * 512),
+        case("QLinearMatMul", ", vector", (1024, 1024), (1, 1024), 1024.0 * 1024),
+        case("QLinearConv", " 3x3", (64, 64, 3, 3), PICTURE, 576.0 * elements, **padded),
+        case("QLinearConv", " 1x1", (256, 64, 1, 1), PICTURE, 256.0 * elements),
+        case("QLinearConv", " 7x7 by 2, 3 channels", (64, 3, 7, 7), (1, 3, 224, 224), 147.0 * 64 * 112 * 112, pads=[3] * 4, strides=[2, 2]),
+        case("QLinearConv", ", depthwise", (64, 1, 3, 3), PICTURE, 9.0 * elements, **padded, group=64),
+    ]
+
+
 def cases() -> list[Case]:
     """Return all cases. Large families of operators have one or two cases."""
-    return [*element_wise(), *moving(), *reducing(), *multiplying()]
+    return [*element_wise(), *moving(), *reducing(), *multiplying(), *quantised()]
