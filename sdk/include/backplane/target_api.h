@@ -53,10 +53,7 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_NUM_CORES "num_cores"
 #define BP_TARGET_L1_BYTES  "l1_bytes" /* int: data cache bytes per core, 1024 to 2^40 [32768] */
 #define BP_TARGET_L2_BYTES  "l2_bytes" /* int: bytes of cache, 1024 to 2^40 [1048576] */
-/* int: the products of bytes that the intrinsic dot4_us does in the time of one product of float32,
- * rounded down; 0: a generator without dot4_us, which its functions do not have [0] */
-#define BP_TARGET_BYTE_DOT "byte_dot"
-#define BP_TARGET_WINOGRAD "winograd" /* bool: convolutions use Winograd's algorithm [false] */
+#define BP_TARGET_WINOGRAD  "winograd" /* bool: convolutions use Winograd's algorithm [false] */
 /* bool: functions are kernels, launched over blockIdx and threadIdx [false]. Without thread axes a
  * function is called with its arguments alone; it has loops, but no launch, barrier or shared
  * memory. On a device that is not the CPU such a function is one step of the work, like a kernel:
