@@ -290,10 +290,12 @@ static void refuse(Graph *graph, const Selection *selection, const char *why) {
     graph->nodes[selection->nodes[i]].why = why;
 }
 
-static int claim(Partition *partition, const Selection *selection, Part *part) {
+/* `has_constants`: the part contains the constants that the nodes read. */
+static int claim(Partition *partition, const Selection *selection, Part *part, bool has_constants) {
   const Graph *graph = partition->graph;
   Claims *claims = partition->claims;
-  OrtFusionOptions options = {.version = ORT_OLDEST_VERSION, .drop_constant_initializers = true};
+  OrtFusionOptions options = {.version = ORT_OLDEST_VERSION,
+                              .drop_constant_initializers = has_constants};
   const OrtNode **nodes =
       graph_alloc(partition->graph, (size_t)selection->num_nodes, sizeof(*nodes));
   if (!nodes) {
@@ -344,7 +346,7 @@ static int try_selection(Partition *partition, Selection *selection) {
   }
   Part *part = compile(partition, selection);
   if (part)
-    return claim(partition, selection, part);
+    return claim(partition, selection, part, true);
   why = graph_print(graph, "%s", bp_error_message());
   bp_error_clear();
   refuse(graph, selection, why);
@@ -404,10 +406,14 @@ static bool holds_part(const Graph *graph, const Node *node) {
   return is_ours;
 }
 
-/* Checks that a value of the node has the name and the type of the part's tensor: a part reads and
- * writes as many bytes as its own types have. */
+/* Checks that a value of the node has the name and the type of the part's value, a tensor: a part
+ * reads and writes as many bytes as its own types have. */
 static int check_tensor(const Graph *graph, const int32_t *values, int32_t count, const char *role,
                         const BpModelTensorInfo *info) {
+  if (info->kind != BP_MODEL_TENSOR)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "the model in its ep_cache_context has the %s '%s', which is no tensor",
+                          role, info->name);
   for (int32_t i = 0; i < count; i++) {
     const Value *value = values[i] < 0 ? NULL : &graph->values[values[i]];
     if (value && strcmp(value->name, info->name) == 0 && type_is(value->type, info->dtype))
@@ -421,6 +427,17 @@ static int check_tensor(const Graph *graph, const int32_t *values, int32_t count
                         role, info->name, dtype);
 }
 
+/* Checks that the part computes the node's output. */
+static int check_computed(const Value *value, const BpModel *model) {
+  for (int32_t i = 0; i < bp_model_num_outputs(model); i++)
+    if (!strcmp(value->name, bp_model_output_info(model, i)->name))
+      return 0;
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "the node has the output '%s', which the model in its ep_cache_context "
+                        "does not have",
+                        value->name);
+}
+
 static int check_held(const Graph *graph, const Node *node, const BpModel *model) {
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
     if (check_tensor(graph, node->inputs, node->num_own_inputs, "input",
@@ -429,6 +446,9 @@ static int check_held(const Graph *graph, const Node *node, const BpModel *model
   for (int32_t i = 0; i < bp_model_num_outputs(model); i++)
     if (check_tensor(graph, node->outputs, node->num_outputs, "output",
                      bp_model_output_info(model, i)))
+      return -1;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (node->outputs[i] >= 0 && check_computed(&graph->values[node->outputs[i]], model))
       return -1;
   return 0;
 }
@@ -455,7 +475,7 @@ static int claim_held(Partition *partition, int32_t index) {
   free(data);
   node->why = part ? NULL : graph_print(graph, "%s", bp_error_message());
   bp_error_clear();
-  return part ? claim(partition, &selection, part) : 0;
+  return part ? claim(partition, &selection, part, false) : 0;
 }
 
 /* ---- The partition ----------------------------------------------------------------------- */

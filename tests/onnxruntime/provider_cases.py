@@ -338,13 +338,7 @@ def kept_model_holds_the_parts():
             assert difference(got, want) is None
 
 
-def damaged_context_is_an_error():
-    path = FOLDER / "damaged.onnx"
-    session(DIGITS, config={"ep.context_enable": "1", "ep.context_file_path": str(path)})
-    model = onnx.load(path)
-    for attribute in model.graph.node[0].attribute:
-        if attribute.name == "ep_cache_context":
-            attribute.s = attribute.s[:len(attribute.s) // 2]
+def expect_no_session(model):
     try:
         session(model)
     except Exception as error:
@@ -353,21 +347,51 @@ def damaged_context_is_an_error():
         raise AssertionError("the session was made")
 
 
+def damaged_context_is_an_error():
+    path = FOLDER / "damaged.onnx"
+    session(DIGITS, config={"ep.context_enable": "1", "ep.context_file_path": str(path)})
+    model = onnx.load(path)
+    for attribute in model.graph.node[0].attribute:
+        if attribute.name == "ep_cache_context":
+            attribute.s = attribute.s[:len(attribute.s) // 2]
+    expect_no_session(model)
+
+
+def context_model(inner, inputs, outputs, initializers=()):
+    """Return a model of one node with `inner`, which has the given inputs, initializers and outputs."""
+    names = [name for name, *_ in inputs] + [name for name, _ in initializers]
+    node = helper.make_node("EPContext", names, [name for name, *_ in outputs], domain="com.microsoft", main_context=1,
+                            embed_mode=1, source="Backplane", ep_cache_context=inner.SerializeToString())
+    return graph_model([node], inputs, outputs, initializers, [*OPSETS, helper.make_opsetid("com.microsoft", 1)])
+
+
 def context_of_other_types_is_an_error():
     """The model in a node reads and writes as many bytes as its own types have, whatever types the node has."""
     for types in ((FLOAT, TensorProto.DOUBLE, FLOAT, FLOAT), (TensorProto.DOUBLE, FLOAT, FLOAT, FLOAT),
                   (FLOAT, FLOAT, TensorProto.INT64, FLOAT), (FLOAT, FLOAT, FLOAT, TensorProto.INT8)):
         inner = graph_model([helper.make_node("Cast", ["x"], ["y"], to=types[1])], [("x", types[0], [4])], [("y", types[1], [4])])
-        node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", main_context=1, embed_mode=1,
-                                source="Backplane", ep_cache_context=inner.SerializeToString())
-        model = graph_model([node], [("x", types[2], [4])], [("y", types[3], [4])],
-                            opsets=[*OPSETS, helper.make_opsetid("com.microsoft", 1)])
-        try:
-            session(model)
-        except Exception as error:
-            assert "EPContext" in str(error), error
-        else:
-            raise AssertionError("the session was made")
+        expect_no_session(context_model(inner, [("x", types[2], [4])], [("y", types[3], [4])]))
+
+
+def context_without_an_output_of_its_node_is_an_error():
+    inner = graph_model([helper.make_node("Neg", ["x"], ["y"])], [("x", FLOAT, [4])], [("y", FLOAT, [4])])
+    expect_no_session(context_model(inner, [("x", FLOAT, [4])], [("y", FLOAT, [4]), ("z", FLOAT, [4])]))
+
+
+def context_of_a_sequence_is_an_error():
+    inner = graph_model([helper.make_node("SequenceConstruct", ["x"], ["y"])], [("x", FLOAT, [4])], [])
+    inner.graph.output.append(helper.make_tensor_sequence_value_info("y", FLOAT, None))
+    expect_no_session(context_model(inner, [("x", FLOAT, [4])], [("y", FLOAT, [4])]))
+
+
+def constant_of_the_outer_model_is_an_input_of_a_context():
+    """ONNX Runtime makes a node before the EPContext node a constant if its inputs are constants."""
+    inner = graph_model([helper.make_node("Add", ["x", "w"], ["y"])], [("x", FLOAT, [4]), ("w", FLOAT, [4])], [("y", FLOAT, [4])])
+    model = context_model(inner, [("x", FLOAT, [4])], [("y", FLOAT, [4])], [("w", floats(4))])
+    feed = {"x": floats(4)}
+    want = feed["x"] + numpy_helper.to_array(model.graph.initializer[0])
+    why = difference(session(model).run(None, feed)[0], want)
+    assert why is None, why
 
 
 def claims_from_before_functions_are_inlined_are_dropped():
@@ -616,7 +640,9 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          elements_of_each_type_pass, empty_tensors_pass, unaligned_inputs_are_copied, names_that_are_not_utf8_are_reported,
          wrong_shape_is_an_error_and_the_session_goes_on, old_onnxruntime_is_refused_in_words,
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error,
-         context_of_other_types_is_an_error, claims_from_before_functions_are_inlined_are_dropped, other_devices_give_the_cpus_outputs,
+         context_of_other_types_is_an_error, context_without_an_output_of_its_node_is_an_error, context_of_a_sequence_is_an_error,
+         constant_of_the_outer_model_is_an_input_of_a_context, claims_from_before_functions_are_inlined_are_dropped,
+         other_devices_give_the_cpus_outputs,
          devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
