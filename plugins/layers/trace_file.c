@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,7 +55,15 @@ static int32_t raise_unusable(const char *why) {
                          why);
 }
 
-/* An existing file is replaced only if this user owns it and it has no other name. */
+/* Whether the file is empty or begins as a trace does. */
+static int may_replace(int fd) {
+  char start[sizeof head];
+  ssize_t size = pread(fd, start, sizeof head - 1, 0);
+  return size >= 0 && !memcmp(start, head, (size_t)size);
+}
+
+/* An existing file is replaced only if it is a trace, this user owns it, it has no other name, and
+ * no other process writes it. */
 static const char *look_at(int fd) {
   struct stat status;
   if (fstat(fd, &status))
@@ -65,6 +74,10 @@ static const char *look_at(int fd) {
     return "it belongs to another user";
   if (status.st_nlink != 1)
     return "it has another name, too";
+  if (!may_replace(fd))
+    return "it exists and is no trace";
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return "another process writes it (%p stands for the process number)";
   return ftruncate(fd, 0) ? strerror(errno) : NULL;
 }
 

@@ -92,16 +92,26 @@ refuses_what_it_cannot_write() {
       "$backplane" inspect device cpu 2>&1 >/dev/null | grep -q "the limit of file sizes is lower") && [ ! -e "$work/none.json" ]
 }
 
-# The trace is not written through a link, nor into a file with several links; a file of the user is replaced.
+# The trace is not written through a link, nor into a file with several links or other content; an empty file and a trace are replaced.
 keeps_others_files() {
   echo mine >"$work/mine"
   ln -sf "$work/mine" "$work/link"
   BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/link" fails 1 "it is a symbolic link" "$backplane" inspect device cpu &&
     ln "$work/mine" "$work/second" &&
     BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/mine" fails 1 "it has another name, too" "$backplane" inspect device cpu &&
-    [ "$(cat "$work/mine")" = mine ] && rm "$work/second" &&
+    rm "$work/second" &&
+    BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/mine" fails 1 "it exists and is no trace" "$backplane" inspect device cpu &&
+    [ "$(cat "$work/mine")" = mine ] && : >"$work/mine" &&
+    BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/mine" says FACT "$backplane" inspect device cpu &&
     BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/mine" says FACT "$backplane" inspect device cpu &&
     python3 -m json.tool "$work/mine" >/dev/null
+}
+
+# Two processes do not write into one trace.
+keeps_the_trace_of_another_process() {
+  : >"$work/shared.json"
+  BACKPLANE_LAYERS=trace BACKPLANE_TRACE_FILE="$work/shared.json" \
+    fails 1 "another process writes it" flock "$work/shared.json" "$backplane" inspect device cpu
 }
 
 # By default the trace's file is in the current directory, and its name has the process' number.
@@ -152,6 +162,7 @@ ok trace-is-whole-when-the-process-is-killed is_whole_after_a_kill
 ok trace-is-whole-when-the-file-may-not-grow is_whole_at_a_limit
 ok trace-refuses-a-file-that-it-cannot-write refuses_what_it_cannot_write
 ok trace-writes-into-no-file-of-others keeps_others_files
+ok trace-of-another-process-is-not-overwritten keeps_the_trace_of_another_process
 ok trace-has-a-file-by-default has_a_name_by_default
 ok faults-fail-the-run-and-leave-nothing every_slot_of_a_run_faults
 ok trial-of-a-plugin-knows-no-layers trial_knows_no_layers
