@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* A function that the library looked up; it is kept alive for the library. */
@@ -129,6 +130,14 @@ static void close_library(void *handle, int copy_fd) {
   bp__unlock(BP__LOCK_STATE);
 }
 
+/* The loader's message does not name this cause. */
+static const char *explain(const char *path, int is_copy) {
+  struct statvfs status;
+  return !is_copy && !statvfs(path, &status) && status.f_flag & ST_NOEXEC
+             ? "; its file system is mounted noexec: use another one (for temporary files: TMPDIR)"
+             : "";
+}
+
 /* Opens `name`. Returns 1 if *handle belongs to this module, 0 if the library is already open, or
  * -1. */
 static int open_and_claim(const char *name, const char *path, int is_copy, void **handle) {
@@ -138,9 +147,10 @@ static int open_and_claim(const char *name, const char *path, int is_copy, void 
   void *opened = bp__elf_load(name, 0, &is_memory);
   if (!opened) {
     const char *reason = dlerror();
-    return bp_error_raise(
-        is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME, "cannot open the library \"%s\"%s: %s",
-        path, is_memory ? " for want of memory" : "", reason ? reason : "unknown reason");
+    return bp_error_raise(is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME,
+                          "cannot open the library \"%s\"%s: %s%s", path,
+                          is_memory ? " for want of memory" : "",
+                          reason ? reason : "unknown reason", explain(path, is_copy));
   }
   int claimed = claim_handle(opened, is_copy);
   if (claimed == 1)

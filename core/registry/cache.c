@@ -106,7 +106,10 @@ static int check_path(const char *path) {
 static int make_folder(const char *path) {
   if (!mkdir(path, 0700))
     return chmod(path, 0700);
-  return errno == EEXIST || !access(path, F_OK) ? 0 : -1;
+  int error = errno;
+  int exists = error == EEXIST || !access(path, F_OK);
+  errno = error;
+  return exists ? 0 : -1;
 }
 
 /* Creates `path` and the folders above it. */

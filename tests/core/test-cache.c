@@ -207,6 +207,15 @@ static void test_relative_folder(void) {
   g_assert_cmpint(g_chdir(before), ==, 0);
 }
 
+/* Nobody can make a folder in /sys. */
+static void test_folder_that_cannot_be_made(void) {
+  int rc = mkdir("/sys/backplane-test", 0700);
+  g_autofree char *why = g_strdup_printf("/sys/backplane-test: %s", g_strerror(errno));
+  g_assert_cmpint(rc, ==, -1);
+  use_cache("/sys/backplane-test");
+  assert_refused(why);
+}
+
 static void test_folder_of_all_above(void) {
   g_autofree char *shared = plugin_file_path("shared"),
                   *cache = g_build_filename(shared, "c", NULL);
@@ -414,6 +423,7 @@ int main(int argc, char **argv) {
   ADD("files_of_the_cache_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
   ADD("folder_is_the_owners_under_any_umask", test_umask);
   ADD("relative_folder_is_not_used", test_relative_folder);
+  ADD("folder_that_cannot_be_made_is_named_with_the_cause", test_folder_that_cannot_be_made);
   ADD("folder_below_a_folder_of_all_users_is_not_used", test_folder_of_all_above);
   ADD("file_of_other_users_and_link_are_not_trusted", test_file_of_others);
   ADD("home_of_another_user_does_not_lead_root", test_home_of_another_user);

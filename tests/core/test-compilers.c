@@ -440,7 +440,8 @@ static void test_folder_of_a_killed_process_is_removed_later(void) {
     g_unsetenv("TMPDIR");
 }
 
-/* Compiles with a cache that forbids execution, in a separate mount namespace. */
+/* Compiles with a cache that forbids execution, in a separate mount namespace, and then with
+ * temporary files there. */
 static int compile_on_noexec(void) {
   g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
   if (g_mkdir(cache, 0700) || unshare(CLONE_NEWNS) ||
@@ -450,7 +451,8 @@ static int compile_on_noexec(void) {
   BpModule *module = load_c(ADD_SOURCE);
   if (!module)
     g_printerr("%s\n", bp_error_message());
-  return !module;
+  g_setenv("TMPDIR", cache, TRUE);
+  return !module || load_c(ADD_SOURCE) || !strstr(bp_error_message(), "mounted noexec");
 }
 
 static void test_cache_mounted_noexec(void) {
