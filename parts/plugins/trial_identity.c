@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The identity of a trial: everything that its result depends on and that is known without loading
- * code: the plugin's file, this library, the helper program, the user and the resource limits, the
- * boot, the loader's view of libraries, and the device nodes, files and variables that the plugin
- * declares. The trial itself finds the libraries that the plugin loads, and the folders in which
- * the loader searches for them; they are kept with its result (trial_cache.c). */
+ * code: the plugin's file, this library, the helper program, the user, the resource limits and
+ * other restrictions, the boot, the loader's view of libraries, and the device nodes, files and
+ * variables that the plugin declares. The trial itself finds the libraries that the plugin loads,
+ * and the folders in which the loader searches for them; they are kept with its result
+ * (trial_cache.c). */
 
 #include "parts/plugins/trial.h"
 #include "core/system/env.h"
@@ -218,6 +219,19 @@ static void append_user(GString *text) {
   g_string_append_c(text, '\n');
 }
 
+/* Capabilities and filters of system calls, which a trial inherits from this process. */
+static void append_restrictions(GString *text) {
+  static const char *const names[] = {"CapEff:", "Seccomp:", "Seccomp_filters:"};
+  g_autofree char *status = NULL;
+  if (!g_file_get_contents("/proc/self/status", &status, NULL, NULL))
+    return;
+  char *rest = status;
+  for (const char *line; (line = bp__line_next(&rest));)
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+      if (g_str_has_prefix(line, names[i]))
+        g_string_append_printf(text, "%s\n", line);
+}
+
 static void append_host(GString *text) {
   char *core = bp__own_library();
   Dl_info self; /* this part */
@@ -233,6 +247,7 @@ static void append_host(GString *text) {
     g_string_append(text, boot);
   append_user(text);
   append_limits(text);
+  append_restrictions(text);
 }
 
 static void hash_text(const GString *text, char hash[BP_HASH_TEXT]) {

@@ -309,6 +309,32 @@ static int deny_locks(void) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+/* Ends the process at a system call that only the plugin makes. */
+static int kill_at_umask(void) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_umask, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {G_N_ELEMENTS(code), code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* A verdict holds for processes with the same filters of system calls. */
+static void test_filter(void) {
+  begin("filter.so", "change-process");
+  if (!try_says("filter.so", NULL, kill_at_umask, "unusable", "crashed"))
+    return;
+  g_assert_cmpint(count_traces(), ==, 1);
+  try_says("filter.so", NULL, kill_at_umask, "unusable", "crashed");
+  g_assert_cmpint(count_traces(), ==, 0);
+  assert_says("filter.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 2);
+  try_says("filter.so", NULL, kill_at_umask, "unusable", "crashed");
+}
+
 static void test_cache_without_locks(void) {
   begin("unlocked.so", "none");
   gint64 began = g_get_monotonic_time();
@@ -569,6 +595,7 @@ int main(int argc, char **argv) {
   ADD("terminated_trial_is_not_remembered_PLG-9", test_trial_that_is_terminated);
   ADD("limit_of_processes_lets_nothing_run_untried_PLG-5", test_limit_of_processes);
   ADD("limit_of_stack_is_a_condition_of_the_verdict_PLG-9", test_limit_of_stack);
+  ADD("filter_of_system_calls_is_a_condition_of_the_verdict_PLG-9", test_filter);
   ADD("limit_of_memory_is_not_remembered_PLG-9", test_limit_of_memory);
   ADD("limit_of_file_sizes_ends_nothing_PLG-10", test_limit_of_file_sizes);
   ADD("cache_without_locks_delays_no_trial_PLG-11", test_cache_without_locks);
