@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
@@ -83,13 +85,26 @@ def fixture_roots(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module", name="chosen")
+def fixture_chosen(tmp_path_factory):
+    """A model of integers and truth values."""
+    onnx = pytest.importorskip("onnx.parser")
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+              chosen (int64[n] x, bool[n] c) => (int64[n] y) { zero = Sub(x, x) y = Where(c, x, zero) }"""
+    path = tmp_path_factory.mktemp("chosen") / "model.onnx"
+    path.write_bytes(onnx.parse_model(text).SerializeToString())
+    return path
+
+
 @pytest.fixture(scope="module", name="server")
-def fixture_server(tmp_path_factory, roots):
+def fixture_server(tmp_path_factory, roots, chosen):
     model = {"parameters": {"uri": str(DIGITS), "extra": {"device": "cpu"}}, "max_batch_size": 8, "max_batch_time": 0.05}
     server = Server(tmp_path_factory.mktemp("server"), 
-                    {"digits": model, "roots": {"parameters": {"uri": str(roots.parent), "extra": {"device": "cpu"}}}},
+                    {"digits": model, "roots": {"parameters": {"uri": str(roots.parent), "extra": {"device": "cpu"}}},
+                     "chosen": {"parameters": {"uri": str(chosen.parent), "extra": {"device": "cpu"}}}},
                     parallel_workers=2)
     server.wait("roots")
+    server.wait("chosen")
     yield server.wait("digits")
     server.end()
 
@@ -148,6 +163,30 @@ def test_wrong_requests_are_told_what_is_expected(server, kind):
         with pytest.raises(Exception, match=text):
             ask(kind, port, **{"image": pictures(1), **changes})
     assert ask(kind, port, pictures(1)).as_numpy("logits").shape == (1, 10)
+
+
+def post(port, model, inputs):
+    """Return the status and the document of an answer."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v2/models/{model}/infer", json.dumps({"inputs": inputs}).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_elements_are_not_converted(server):
+    x = {"name": "x", "datatype": "INT64", "shape": [2], "data": [3, -4]}
+    c = {"name": "c", "datatype": "BOOL", "shape": [2], "data": [True, False]}
+    status, answer = post(server.http, "chosen", [x, c])
+    assert status == 200 and answer["outputs"][0]["data"] == [3, 0]
+    for inputs, text in (([{**x, "data": [1.5, 2]}, c], "not of datatype INT64"), ([{**x, "data": ["1", 2]}, c], "not of datatype INT64"),
+                         ([{**x, "data": [2**70, 2]}, c], "cannot be read"), ([x, {**c, "data": ["false", True]}], "not of datatype BOOL"),
+                         ([x, {**c, "data": [5, 0]}], "not of datatype BOOL"), ([x, x, c], "two inputs 'x'"),
+                         ([{**x, "parameters": {"content_type": "str"}}, c], "'x'"), ([x, {**c, "shape": [1], "data": [True]}], "shape")):
+        status, answer = post(server.http, "chosen", inputs)
+        assert status == 400 and text in answer["error"], (inputs, answer)
 
 
 @pytest.mark.parametrize("settings, text", [

@@ -23,8 +23,8 @@ from . import Model, TensorInfo, errors
 DATATYPES = {"bool": "BOOL", "float16": "FP16", "float32": "FP32", "float64": "FP64",
              **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 OPTIONS = ("device", "shapes")
-# Errors that a wrong request causes.
-FAULTS_OF_REQUESTS = (errors.InvalidValueError, errors.InvalidTypeError, errors.NotFoundError)
+# Errors that a wrong request causes. A run fails, for example, if two inputs differ in an extent of the same name.
+FAULTS_OF_REQUESTS = (errors.InvalidValueError, errors.InvalidTypeError, errors.NotFoundError, errors.FailedError)
 
 
 def _metadata(info: TensorInfo) -> MetadataTensor:
@@ -41,6 +41,14 @@ def _encode(name: str, array: np.ndarray[Any, Any]) -> ResponseOutput:
     NaN into None, which gRPC rejects."""
     return ResponseOutput(name=name, datatype=DATATYPES[array.dtype.name], shape=list(array.shape), data=array.ravel().tolist(),
                           parameters=Parameters(content_type=NumpyCodec.ContentType))
+
+
+def _is_converted(data: Any, array: np.ndarray[Any, Any]) -> bool:
+    """Return whether numpy changed elements of a request: it makes 1 of 1.7, and True of 5 and of "false"."""
+    if array.dtype.kind not in "biu" or not isinstance(data, list):
+        return False
+    given = np.asarray(data)
+    return given.dtype.kind not in "biuf" or not np.array_equal(given.ravel(), array.ravel())
 
 
 class BackplaneRuntime(MLModel):
@@ -74,14 +82,20 @@ class BackplaneRuntime(MLModel):
         datatypes = {info.name: DATATYPES.get(info.dtype or "") for info in self._model.inputs}
         values: dict[str, Any] = {}
         for given in payload.inputs:
-            datatype = Datatype(given.datatype).value
-            wanted = datatypes.get(given.name, datatype)
+            if given.name in values:
+                raise InferenceError(f"the request has two inputs '{given.name}'")
+            if given.name not in datatypes:
+                raise InferenceError(f"the model has no input '{given.name}'; it has {', '.join(datatypes)}")
+            datatype, wanted = Datatype(given.datatype).value, datatypes[given.name]
             if datatype != wanted:
                 raise InferenceError(f"input '{given.name}' has datatype {datatype}; expected {wanted}")
             try:
-                values[given.name] = np.asarray(self.decode(given, default_codec=NumpyCodec))
-            except (TypeError, ValueError) as error:
+                array = np.asarray(self.decode(given, default_codec=NumpyCodec))
+            except Exception as error:  # pylint: disable=broad-exception-caught  # of a codec that the request names
                 raise InferenceError(f"input '{given.name}' of shape {given.shape} cannot be read: {error}") from error
+            if DATATYPES.get(array.dtype.name) != datatype or _is_converted(given.data.root, array):
+                raise InferenceError(f"input '{given.name}' has elements that are not of datatype {datatype}")
+            values[given.name] = array
         return values
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
