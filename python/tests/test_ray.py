@@ -156,6 +156,9 @@ def test_what_is_refused(open_artifact, tmp_path):
     with pytest.raises(errors.NotFoundError, match="the batch has no column 'image'; it has picture"):
         ray.get(actor.predict.remote({"picture": pictures(1)}), timeout=WAIT)
     ray.kill(actor)
+    ambiguous = ray.remote(bridge.Predictor).remote(open_artifact, keep=["id", "logits"], on="cpu")
+    with pytest.raises(ray.exceptions.RayActorError, match="'logits' of keep is an output of the model, too"):
+        ray.get(ambiguous.device.remote(), timeout=WAIT)
     greedy = ray.remote(bridge.Predictor).options(resources={"backplane:cpu": 2}).remote(open_artifact)
     ready, _ = ray.wait([greedy.device.remote()], timeout=1)
     assert not ready, "Ray waits for a node that has so many"

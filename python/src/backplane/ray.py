@@ -180,6 +180,9 @@ class Predictor:
         if lists:
             raise errors.InvalidValueError(f"{', '.join(map(repr, lists))} of the model is a sequence or an optional; a batch has "
                                            "columns of arrays alone")
+        both = [info.name for info in self._model.outputs if info.name in self._keep]
+        if both:
+            raise errors.InvalidValueError(f"{', '.join(map(repr, both))} of keep is an output of the model, too; rename the column")
 
     def device(self) -> str:
         """Return the name of the device that the model runs on."""
