@@ -13,6 +13,7 @@ typedef struct Ep {
   const OrtLogger *logger;
   Options options;
   Purpose purpose;
+  BpDevice place; /* the device whose memory ONNX Runtime uses for the provider's tensors */
   Part **parts;
   size_t num_parts;
   size_t num_taken; /* parts of claims that ONNX Runtime has taken */
@@ -47,12 +48,27 @@ static int choose_target(Ep *ep) {
                         text, device);
 }
 
+/* ONNX Runtime has allocators for the devices that were passed to the session. On another device
+ * the session's tensors are in the host's memory. */
+static BpDevice find_place(const Ep *ep, const OrtKeyValuePairs *const *metadata, size_t count) {
+  char device[BRIDGE_DEVICE_MAX];
+  bp_device_format(ep->purpose.device, device, sizeof device);
+  for (size_t i = 0; metadata && i < count; i++) {
+    const char *passed =
+        metadata[i] ? ep->ort->api->GetKeyValue(metadata[i], METADATA_DEVICE) : NULL;
+    if (passed && !strcmp(passed, device))
+      return ep->purpose.device;
+  }
+  return (BpDevice){BP_DEVICE_CPU, 0};
+}
+
 static int prepare(Ep *ep, const OrtKeyValuePairs *const *metadata, size_t count,
                    const OrtSessionOptions *options) {
   ep->purpose.options = &ep->options;
   if (options_read(ep->ort, options, &ep->options) ||
       bp_device_select(preferences_of(ep, metadata, count), &ep->purpose.device, NULL))
     return -1;
+  ep->place = find_place(ep, metadata, count);
   return choose_target(ep);
 }
 
@@ -63,13 +79,13 @@ static const char *get_name(const OrtEp *self) {
 
 static OrtStatus *get_kernels(OrtEp *self, const OrtKernelRegistry **result) {
   const Ep *ep = (const Ep *)self;
-  *result = memories_kernels(ep->memories, ep->purpose.device);
+  *result = memories_kernels(ep->memories, ep->place);
   return NULL;
 }
 
 static OrtStatus *get_memory(const OrtEp *self, const OrtMemoryDevice **result) {
   const Ep *ep = (const Ep *)self;
-  *result = memories_place(ep->memories, ep->purpose.device);
+  *result = memories_place(ep->memories, ep->place);
   return NULL;
 }
 

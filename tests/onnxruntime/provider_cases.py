@@ -418,6 +418,19 @@ def other_devices_give_the_cpus_outputs():
                     assert difference(got, want) is None, (kind, difference(got, want))
 
 
+def device_of_the_option_need_not_be_passed():
+    """ONNX Runtime has no allocator for the device, so tensors are in the host's memory."""
+    kinds = ["cpu:0", *(device.ep_metadata["backplane_device"] for device in other_kinds())]
+    model, feed = divided_model(), divided_feed()
+    for kind in kinds:
+        for passed in kinds:
+            ours = session(model, {"device": kind, "claim": "all"}, kind=passed)
+            report = package.report()[-1]
+            assert report["device"] == kind and report["claimed"], report
+            for got, want in zip(ours.run(None, feed), on_cpu(model).run(None, feed)):
+                assert difference(got, want) is None, (kind, passed, difference(got, want))
+
+
 def devices_of_another_machine_give_the_cpus_outputs():
     """This machine plays the other one: its worker is started in the place of ssh."""
     os.environ["BACKPLANE_REMOTE_SHELL"] = "sh -c 'eval \"$1\"'"
@@ -642,7 +655,7 @@ TESTS = [devices_are_offered, open_batch_gives_each_size, graph_is_divided_where
          nothing_to_claim_is_said, kept_model_holds_the_parts, damaged_context_is_an_error,
          context_of_other_types_is_an_error, context_without_an_output_of_its_node_is_an_error, context_of_a_sequence_is_an_error,
          constant_of_the_outer_model_is_an_input_of_a_context, claims_from_before_functions_are_inlined_are_dropped,
-         other_devices_give_the_cpus_outputs,
+         other_devices_give_the_cpus_outputs, device_of_the_option_need_not_be_passed,
          devices_of_another_machine_give_the_cpus_outputs, constants_are_held_once]
 if VERSION >= (1, 26):
     TESTS.insert(1, provider_is_taken_by_name)
