@@ -4,6 +4,8 @@ ray[data]."""
 
 import os
 import pathlib
+import resource
+import tempfile
 
 import numpy as np
 import pytest
@@ -141,6 +143,21 @@ def test_artifact_is_mapped_once_and_inputs_are_views(open_artifact):
     assert ray.get(actors[0].reads_in_place.remote(batch), timeout=WAIT)
     for actor in actors:
         ray.kill(actor)
+
+
+def test_a_file_that_cannot_be_written_whole_is_an_error(tmp_path, monkeypatch):
+    """The limit of file sizes plays a full disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    artifact = np.arange(70000).astype("uint8")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (69632, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            bridge._store(artifact)  # pylint: disable=protected-access
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    path, _ = bridge._store(artifact)  # pylint: disable=protected-access
+    assert path.read_bytes() == artifact.tobytes()
 
 
 def test_what_is_refused(open_artifact, tmp_path):

@@ -103,7 +103,7 @@ def _store(artifact: np.ndarray[Any, Any]) -> tuple[Path, IO[bytes]]:
         if not path.exists():
             _remove_unused(folder)
             partial = path.with_suffix(".partial")
-            artifact.tofile(partial)
+            partial.write_bytes(artifact.data)  # numpy's tofile ignores a full disk that it finds when it closes the file
             partial.rename(path)
         held = _lock(path, fcntl.LOCK_SH)
     if held is None:
