@@ -68,14 +68,34 @@ static BpGraphValue *copy_constant(BpGraph *graph, const BpGraphValue *from, con
   return copy;
 }
 
-static double folded(char op, double a, double b) {
-  return op == '*' ? a * b : op == '/' ? a / b : op == '+' ? a + b : a - b;
+/* What becomes of a convolution's output: `op` with a constant, and then a sum with `shift`, which
+ * may be NULL. */
+typedef struct Change {
+  char op;
+  const BpGraphValue *constant, *shift;
+} Change;
+
+static int is_scale(const Change *change) {
+  return change->op == '*' || change->op == '/';
 }
 
-/* Makes a convolution whose output is the output of `conv` after `op`, the operation of the node
- * `name`. The new node is called `name`, because `backplane compare` finds nodes by name. */
-static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, const char *name,
-                          const BpGraphValue *constant) {
+static double changed_weight(const Change *change, double a, int64_t channel) {
+  double b = channel_value(change->constant, channel);
+  return change->op == '*' ? a * b : change->op == '/' ? a / b : a;
+}
+
+static double changed_bias(const Change *change, double a, int64_t channel) {
+  double b = channel_value(change->constant, channel);
+  double result = change->op == '+'   ? a + b
+                  : change->op == '-' ? a - b
+                                      : changed_weight(change, a, channel);
+  return change->shift ? result + channel_value(change->shift, channel) : result;
+}
+
+/* Makes a convolution whose output is the changed output of `conv`, as that of the node `name`. The
+ * new node is called `name`, because `backplane compare` finds nodes by name. */
+static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, const Change *change,
+                          const char *name) {
   int64_t channels = conv->outputs[0]->shape[1];
   BpDataType dtype = conv->outputs[0]->dtype;
   BpGraphValue *weights = copy_constant(graph, conv->inputs[1], conv->inputs[1]->name, dtype, 0);
@@ -83,13 +103,12 @@ static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op, cons
   BpGraphValue *result;
   if (!weights || !bias)
     return NULL;
-  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n && (op == '*' || op == '/'); i++)
-    bp__value_put_float(weights, i,
-                        folded(op, bp__value_get_float(weights, i),
-                               channel_value(constant, weight_channel(conv, i))));
+  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n && is_scale(change); i++)
+    bp__value_put_float(
+        weights, i,
+        changed_weight(change, bp__value_get_float(weights, i), weight_channel(conv, i)));
   for (int64_t c = 0; c < channels; c++)
-    bp__value_put_float(bias, c,
-                        folded(op, bp__value_get_float(bias, c), channel_value(constant, c)));
+    bp__value_put_float(bias, c, changed_bias(change, bp__value_get_float(bias, c), c));
   result = bp__op_apply(graph, "", conv->op->name, name,
                         (BpGraphValue *[]){conv->inputs[0], weights, bias}, 3, conv->attrs,
                         conv->num_attrs);
@@ -103,43 +122,116 @@ static double largest(BpDataType dtype) {
   return dtype.bits == 64 ? DBL_MAX : (double)FLT_MAX;
 }
 
-/* Whether the finite weights stay finite after a product or quotient with a constant: an infinite
- * weight times a zero input is NaN. */
-static int stay_finite(const BpGraphNode *conv, char op, const BpGraphValue *constant) {
+/* The least number of a type that has all its digits; 0 for types of so many exponents that it does
+ * not matter. */
+static double least(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_FLOAT && dtype.bits == 16 ? 0x1p-14 : 0;
+}
+
+/* Whether finite numbers stay finite in their type. */
+static int stays_finite(BpDataType dtype, double before, double after) {
+  return !isfinite(before) || fabs(after) <= largest(dtype);
+}
+
+/* Whether each finite weight stays finite when it is changed, since an infinite weight times a zero
+ * input is NaN, and whether the largest weight of each channel keeps its digits. */
+static int keep_weights(const BpGraphNode *conv, const Change *change) {
   const BpGraphValue *weights = conv->inputs[1];
-  double most = largest(weights->dtype);
-  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n; i++) {
+  int64_t channels = conv->outputs[0]->shape[1];
+  double *most = calloc((size_t)channels * 2 + 1, sizeof(*most)), *before = most + channels;
+  int keep = most != NULL;
+  for (int64_t i = 0, n = bp__value_num_elements(weights); keep && i < n; i++) {
+    int64_t channel = weight_channel(conv, i);
     double weight = bp__value_get_float(weights, i);
-    double other = channel_value(constant, weight_channel(conv, i));
-    if (isfinite(weight) && !(fabs(folded(op, weight, other)) <= most))
+    double after = changed_weight(change, weight, channel);
+    keep = stays_finite(weights->dtype, weight, after);
+    before[channel] = fmax(before[channel], fabs(weight));
+    most[channel] = fmax(most[channel], fabs(after));
+  }
+  for (int64_t c = 0; keep && c < channels; c++)
+    keep = most[c] >= fmin(before[c], least(weights->dtype));
+  free(most);
+  return keep;
+}
+
+/* Whether each finite bias stays finite when a finite number is added to it. */
+static int keep_bias(const BpGraphNode *conv, const Change *change) {
+  const BpGraphValue *bias = bp__node_input(conv, 2);
+  for (int64_t c = 0; c < conv->outputs[0]->shape[1]; c++) {
+    double before = bias ? bp__value_get_float(bias, c) : 0;
+    double after = changed_bias(change, before, c);
+    if (isfinite(after) && !stays_finite(conv->outputs[0]->dtype, before, after))
       return 0;
   }
   return 1;
 }
 
-/* Folds nodes into convolutions, except an inexact factor before a step: 9 ninths of 1 are less
- * than 1 in float32. */
+/* Whether a change of a convolution's output, which gives the value `to`, can be folded. Not
+ * folded: an inexact factor before a step, since 9 ninths of 1 are less than 1 in float32. */
+static int can_fold(const BpRewrite *rewrite, const BpGraphValue *conv, const Change *change,
+                    const BpGraphValue *to) {
+  const char *is_exact = rewrite->context;
+  if (!is_foldable_conv(conv) || !keep_bias(conv->producer, change))
+    return 0;
+  return !is_scale(change) || ((!is_exact[to->id] || is_exact_factor(change->constant)) &&
+                               keep_weights(conv->producer, change));
+}
+
+/* Replaces a node, whose output is the changed output of `conv`. */
+static int fold_node(BpRewrite *rewrite, const BpGraphNode *node, const BpGraphValue *conv,
+                     const Change *change) {
+  BpGraphValue *folded = fold(rewrite->graph, conv->producer, change, node->name);
+  if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))
+    return -1;
+  folded->num_uses = node->outputs[0]->num_uses;
+  return 1;
+}
+
+/* The node that computes the first input of `node`, if it is an `op` and nothing else reads the
+ * input. */
+static const BpGraphNode *inner(const BpGraphNode *node, const char *op) {
+  const BpGraphNode *before = node && node->num_inputs ? node->inputs[0]->producer : NULL;
+  return before && !before->op->domain[0] && !strcmp(before->op->name, op) &&
+                 node->inputs[0]->num_uses == 1
+             ? before
+             : NULL;
+}
+
+/* A batch normalisation that is computed in a wider type than its input and output: Cast(Add(Mul(
+ * Cast(conv), scale), shift)). */
+static int fold_wide(BpRewrite *rewrite, const BpGraphNode *node) {
+  const BpGraphNode *sum = inner(node, "Add"), *product = inner(sum, "Mul");
+  const BpGraphNode *widened = inner(product, "Cast");
+  if (!widened || !bp__dtype_equal(widened->inputs[0]->dtype, node->outputs[0]->dtype) ||
+      !is_per_channel(product->inputs[1], product->outputs[0]) ||
+      !is_per_channel(sum->inputs[1], sum->outputs[0]))
+    return 0;
+  Change change = {'*', product->inputs[1], sum->inputs[1]};
+  const BpGraphValue *conv = widened->inputs[0];
+  return can_fold(rewrite, conv, &change, node->outputs[0])
+             ? fold_node(rewrite, node, conv, &change)
+             : 0;
+}
+
 static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
   static const struct {
     const char *op;
     char sign;
-    int commutes, is_scale;
-  } rules[] = {{"Mul", '*', 1, 1}, {"Div", '/', 0, 1}, {"Add", '+', 1, 0}, {"Sub", '-', 0, 0}};
-  const char *is_exact = rewrite->context;
+    int commutes;
+  } rules[] = {{"Mul", '*', 1}, {"Div", '/', 0}, {"Add", '+', 1}, {"Sub", '-', 0}};
+  if (node->op->domain[0])
+    return 0;
+  if (!strcmp(node->op->name, "Cast"))
+    return fold_wide(rewrite, node);
   for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-    if (strcmp(rules[i].op, node->op->name) || node->op->domain[0])
+    if (strcmp(rules[i].op, node->op->name))
       continue;
     for (int32_t k = 0; k <= rules[i].commutes; k++) {
-      BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
-      if (!is_foldable_conv(conv) || !is_per_channel(constant, conv) ||
-          (rules[i].is_scale && ((is_exact[node->outputs[0]->id] && !is_exact_factor(constant)) ||
-                                 !stay_finite(conv->producer, rules[i].sign, constant))))
-        continue;
-      folded = fold(rewrite->graph, conv->producer, rules[i].sign, node->name, constant);
-      if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))
-        return -1;
-      folded->num_uses = node->outputs[0]->num_uses;
-      return 1;
+      const BpGraphValue *conv = node->inputs[k];
+      Change change = {rules[i].sign, node->inputs[1 - k], NULL};
+      if (is_per_channel(change.constant, conv) &&
+          can_fold(rewrite, conv, &change, node->outputs[0]))
+        return fold_node(rewrite, node, conv, &change);
     }
   }
   return 0;

@@ -20,18 +20,10 @@ static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGr
   return bp__op_reshape(graph, node, vector, shape, ndim);
 }
 
-/* Whether a value is computed by a convolution, which may absorb a factor and an addend of each
- * channel. */
-static bool is_convolved(const BpGraphValue *x) {
-  const BpGraphNode *node = x->producer;
-  return node && !node->op->domain[0] &&
-         (!strcmp(node->op->name, "Conv") || !strcmp(node->op->name, "ConvTranspose"));
-}
-
 /* BatchNormalization is x * scale + shift with scale = gamma / sqrt(variance + epsilon) and shift =
- * beta - mean * scale. Constants fold to two vectors, which a preceding convolution can absorb.
- * Otherwise float16 and bfloat16 are computed in float32: a large mean would leave no digits of the
- * sum. */
+ * beta - mean * scale. Constants fold to two vectors, which a preceding convolution can absorb
+ * (graph/build/simplify.c). float16 and bfloat16 are computed in float32: a large mean would leave
+ * no digits of the sum. */
 BP_ROW_EXPAND(batch_normalization) {
   BpGraphValue *x = node->inputs[0], *scale, *shift, *wide[5];
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
@@ -44,14 +36,13 @@ BP_ROW_EXPAND(batch_normalization) {
   for (int32_t i = 1; i < 5; i++)
     if (node->inputs[i]->ndim != 1 || node->inputs[i]->shape[0] != x->shape[1])
       return bp__op_bad(node, "input %d is not a vector over the channels", i);
-  BpDataType dtype = is_convolved(x) ? x->dtype : bp_te_accumulator(x->dtype);
+  BpDataType dtype = bp_te_accumulator(x->dtype);
   for (int32_t i = 1; i < 5; i++)
-    wide[i] = bp__op_cast(graph, node, node->inputs[i], bp_te_accumulator(x->dtype));
+    wide[i] = bp__op_cast(graph, node, node->inputs[i], dtype);
   scale = bp__op_binary(graph, node, "Add", wide[4], bp__op_scalar(graph, node, wide[4], epsilon));
   scale = bp__op_binary(graph, node, "Div", wide[1], bp__op_unary(graph, node, "Sqrt", scale));
   shift = bp__op_binary(graph, node, "Mul", wide[3], scale);
-  shift = bp__op_cast(graph, node, bp__op_binary(graph, node, "Sub", wide[2], shift), dtype);
-  scale = bp__op_cast(graph, node, scale, dtype);
+  shift = bp__op_binary(graph, node, "Sub", wide[2], shift);
   BpGraphValue *product = bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, x, dtype),
                                         over_channels(graph, node, scale, x->ndim));
   BpGraphValue *sum =

@@ -480,6 +480,55 @@ static void test_old_resize(void) {
   check(builder, &c, 1);
 }
 
+static void add_half(OnnxBuilder *builder, const char *name, int32_t ndim, uint16_t bits) {
+  static const int64_t ones[] = {1, 1, 1, 1};
+  onnx_data(builder, name, ONNX_FLOAT16, ones, ndim, &bits, sizeof(bits));
+}
+
+/* A factor of 2^-14 that became part of a weight of 2^-11 would leave nothing of the weight in
+ * float16, and an addend of 60000 no bias of 60000. */
+static void test_scaled_halves(void) {
+  static const Case cases[] = {{"Conv", "", "", FLOAT, {16384, 16000}, {0x1p-11, 0x1.f4p-12}},
+                               {"Conv", "", "", 0, {0}, {54464, 56000}}};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  add_half(builder, "weight", 4, 0x1000);
+  add_half(builder, "factor", 0, 0x0400);
+  add_half(builder, "minus_four", 4, 0xc400);
+  add_half(builder, "many", 1, 0x7b53);
+  onnx_input(builder, "x", FLOAT, "1x1x1x2");
+  onnx_node(builder, "Cast", "x", "half", "to=10");
+  onnx_node(builder, "Conv", "half,weight", "small", "");
+  onnx_node(builder, "Mul", "small,factor", "smaller", "");
+  onnx_node(builder, "Cast", "smaller", "y", "to=1");
+  onnx_node(builder, "Conv", "half,minus_four,many", "large", "");
+  onnx_node(builder, "Add", "large,many", "larger", "");
+  onnx_node(builder, "Cast", "larger", "z", "to=1");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  check(builder, cases, COUNT(cases));
+}
+
+/* The scale 1 / 3 in float16 would move a mean of 1900 by half a deviation. */
+static void test_normalised_halves(void) {
+  static const Case cases[] = {{"Concat", "", "", FLOAT, {1903, 1897}, {1, -1, 1903, 1897}}};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  add_half(builder, "one", 4, 0x3c00);
+  add_half(builder, "scale", 1, 0x3c00);
+  add_half(builder, "zero", 1, 0);
+  add_half(builder, "mean", 1, 0x676c);
+  add_half(builder, "variance", 1, 0x4880);
+  onnx_input(builder, "x", FLOAT, "1x1x1x2");
+  onnx_node(builder, "Cast", "x", "half", "to=10");
+  onnx_node(builder, "Conv", "half,one", "a", "");
+  onnx_node(builder, "BatchNormalization", "a,scale,zero,mean,variance", "b", "epsilon=0f");
+  onnx_node(builder, "Concat", "b,a", "c", "axis=3");
+  onnx_node(builder, "Cast", "c", "y", "to=1");
+  onnx_output(builder, "y");
+  check(builder, cases, COUNT(cases));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/values/functions_reach_their_limits", test_ends);
@@ -499,5 +548,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
   g_test_add_func("/values/nearest_of_two_equally_near_elements_is_exact", test_nearest_of_two);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
+  g_test_add_func("/values/factors_leave_the_digits_of_weights_of_float16", test_scaled_halves);
+  g_test_add_func("/values/normalised_float16_keeps_its_digits", test_normalised_halves);
   return g_test_run();
 }
