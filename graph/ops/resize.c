@@ -48,6 +48,8 @@ static float source_coordinate(const BpResize *r, const ResizeAxis *axis, int64_
     return axis->out > 1 ? x * (in - 1) / (out - 1) : 0.0f;
   if (!strcmp(r->coordinate, "pytorch_half_pixel") && axis->out <= 1)
     return 0.0f;
+  if (!strcmp(r->coordinate, "tf_half_pixel_for_nn"))
+    return unscaled(axis, x + 0.5f);
   if (!strcmp(r->coordinate, "half_pixel_symmetric") && !axis->is_ratio) {
     float adjustment = out / (axis->scale * in);
     return in / 2.0f * (1.0f - adjustment) + unscaled(axis, x + 0.5f) - 0.5f;
@@ -189,9 +191,9 @@ static int is_one_of(const char *word, const char *const *words, size_t count) {
 }
 
 static int check_modes(const BpResize *r) {
-  static const char *const coordinates[] = {"asymmetric",           "align_corners",
-                                            "half_pixel",           "pytorch_half_pixel",
-                                            "half_pixel_symmetric", "tf_crop_and_resize"};
+  static const char *const coordinates[] = {
+      "asymmetric",           "align_corners",        "half_pixel",        "pytorch_half_pixel",
+      "half_pixel_symmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                           "ceil", "shrinking"};
   static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};

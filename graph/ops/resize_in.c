@@ -344,6 +344,8 @@ static const BpIrNode *coordinate(const Element *e) {
     return x_div(ir, x_mul(ir, e->place, x_sub(ir, e->in, one)),
                  x_max(ir, x_sub(ir, e->out, one), one));
   const BpIrNode *centre = unscaled(e, x_add(ir, e->place, half));
+  if (!strcmp(how, "tf_half_pixel_for_nn"))
+    return centre;
   const BpIrNode *x = x_sub(ir, centre, half);
   if (!strcmp(how, "pytorch_half_pixel"))
     return bp_ir_select(ir, is_at_most_one(e, e->out), number(e, 0), x);

@@ -308,7 +308,7 @@ def window_cases():
 
 def resize_cases():
     for mode in ("nearest", "linear", "cubic"):
-        for rule in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
+        for rule in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
             for rounding in ("round_prefer_ceil", "floor", "ceil") if mode == "nearest" else (None,):
                 attrs = dict(mode=mode, coordinate_transformation_mode=rule)
                 attrs.update(dict(nearest_mode=rounding) if rounding else {})

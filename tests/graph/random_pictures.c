@@ -53,8 +53,10 @@ void make_resize(RandomGraph *g, const Row *row) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
   gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && below(g, 2);
-  char *places = choice(g, "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
-                           "half_pixel_symmetric");
+  char *places = choice(g, has_sizes ? "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+                                       "half_pixel_symmetric"
+                                     : "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+                                       "half_pixel_symmetric|tf_half_pixel_for_nn");
   char *attrs = is_upsample || below(g, 3) == 0
                     ? g_strdup(mode)
                     : g_strdup_printf("%s coordinate_transformation_mode=%s", mode, places);
