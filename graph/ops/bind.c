@@ -147,6 +147,11 @@ static BpGraphValue *after_ones(BpVectorMaker m, BpGraphValue *vector, int64_t c
 }
 
 BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64_t *count) {
+  return bp__vector_read_as(m, input, max, -1, count);
+}
+
+BpGraphValue *bp__vector_read_as(BpVectorMaker m, int32_t input, int32_t max, int64_t length,
+                                 int64_t *count) {
   BpGraphValue *value = bp__node_input(m.node, input);
   *count = -1;
   if (!value)
@@ -155,6 +160,10 @@ BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64
     bp__op_bad(m.node, "input %d is no vector of integers", input);
     return NULL;
   }
+  if (bp__value_is_open(value) && length >= 0 &&
+      !(value = bp__op_as_shape(m.graph, m.node, value, &length,
+                                "an input has another number of elements than the others ask for")))
+    return NULL;
   if (bp__value_is_open(value) || bp__value_num_elements(value) > max) {
     bp__op_error(m.node, "input %d has an open length, or more than %d elements", input, max);
     return NULL;
@@ -209,6 +218,19 @@ static BpGraphValue *remaining_extent(BpVectorMaker m, BpGraphValue *shape, int6
                   v_binary(m, "Div", elements, v_greatest(m, known, v_number(m, 1))));
 }
 
+/* The elements of a vector that are known when compiling, or NULL. */
+static const int64_t *known_elements(BpGraph *graph, const BpGraphValue *vector) {
+  if (!vector || !vector->data)
+    return vector ? vector->extents : NULL;
+  int64_t count = bp__value_num_elements(vector);
+  int64_t *known = bp__arena_alloc_array(&graph->arena, (size_t)count + 1, sizeof(*known));
+  for (int64_t i = 0; known && i < count; i++) {
+    int64_t element = bp__value_get_int(vector, i);
+    known[i] = element < 0 ? BP_EXTENT_NONE : element;
+  }
+  return known;
+}
+
 /* The shape that a Reshape gives, or negative extents if the wanted shape is impossible; *given are
  * the known elements, or NULL. */
 static BpGraphValue *reshaped(BpVectorMaker m, BpGraphValue *shape, int64_t count,
@@ -223,7 +245,7 @@ static BpGraphValue *reshaped(BpVectorMaker m, BpGraphValue *shape, int64_t coun
   BpGraphValue *rest = remaining_extent(m, shape, count, is_copied, is_rest);
   shape = v_choose(m, is_copied, copied_extents(m, count, -2), shape);
   shape = v_choose(m, is_rest, rest, shape);
-  *given = shape ? shape->extents : NULL;
+  *given = known_elements(m.graph, shape);
   BpGraphValue *is_one = v_binary(
       m, "Less", v_reduce(m, "ReduceSum", bp__op_cast(m.graph, m.node, is_rest, BP__INT64)),
       v_number(m, 2));
@@ -304,13 +326,23 @@ typedef struct Slicing {
   BpGraphValue *is_valid; /* whether each axis is valid, or NULL if all are */
 } Slicing;
 
+/* The number of sliced axes, from the first of starts, ends, axes and steps whose length is known;
+ * else -1. */
+static int64_t num_sliced(const BpGraphNode *node) {
+  for (int32_t i = 1; i < node->num_inputs; i++)
+    if (node->inputs[i] && !bp__value_is_open(node->inputs[i]))
+      return bp__value_num_elements(node->inputs[i]);
+  return -1;
+}
+
 static int read_slicing(BpVectorMaker m, Slicing *slicing) {
-  int64_t count, num_steps = -1;
-  slicing->starts = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &slicing->count);
-  slicing->ends = slicing->starts ? bp__vector_read(m, 2, BP_GRAPH_MAX_NDIM, &count) : NULL;
+  int64_t count, num_steps = -1, length = num_sliced(m.node);
+  slicing->starts = bp__vector_read_as(m, 1, BP_GRAPH_MAX_NDIM, length, &slicing->count);
+  slicing->ends =
+      slicing->starts ? bp__vector_read_as(m, 2, BP_GRAPH_MAX_NDIM, length, &count) : NULL;
   if (!slicing->ends)
     return -1;
-  slicing->steps = bp__vector_read(m, 4, BP_GRAPH_MAX_NDIM, &num_steps);
+  slicing->steps = bp__vector_read_as(m, 4, BP_GRAPH_MAX_NDIM, length, &num_steps);
   if (!slicing->steps && num_steps < 0 && bp__node_input(m.node, 4))
     return -1;
   if (!slicing->steps)
@@ -359,7 +391,7 @@ static BpGraphValue *spread(BpVectorMaker m, BpGraphValue *is_at, BpGraphValue *
 static int spread_axes(BpVectorMaker m, Slicing *slicing) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t count, column[] = {in->ndim, 1};
-  BpGraphValue *axes = bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &count),
+  BpGraphValue *axes = bp__vector_read_as(m, 3, BP_GRAPH_MAX_NDIM, slicing->count, &count),
                *ndim = v_number(m, in->ndim);
   if (!axes)
     return -1;

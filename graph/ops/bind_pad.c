@@ -18,14 +18,16 @@ static int spread_pads(BpVectorMaker m, BpGraphValue **begin, BpGraphValue **end
   int32_t ndim = m.node->inputs[0]->ndim;
   int64_t count, num_axes;
   BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
-  BpGraphValue *pads = bp__vector_read(m, 1, 2 * BP_GRAPH_MAX_NDIM, &count);
-  BpGraphValue *axes = pads ? bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &num_axes) : NULL;
-  if (!pads || (!axes && bp__node_input(m.node, 3)))
+  BpGraphValue *axes = bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &num_axes);
+  if (!axes && bp__node_input(m.node, 3))
     return -1;
   if (!axes) {
     axes = v_places(m, ndim);
     num_axes = ndim;
   }
+  BpGraphValue *pads = bp__vector_read_as(m, 1, 2 * BP_GRAPH_MAX_NDIM, 2 * num_axes, &count);
+  if (!pads)
+    return -1;
   if (count != 2 * num_axes || num_axes > ndim)
     return bp__op_bad(m.node, "it has %d pads for %d axes", (int)count, (int)num_axes);
   axes = v_choose(m, v_binary(m, "Less", axes, zero), v_binary(m, "Add", axes, v_number(m, ndim)),

@@ -132,6 +132,8 @@ static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
     return bp__op_bad(node, "batch_dims %lld does not fit tensors of %d and %d dimensions",
                       (long long)batch, in->ndim, indices->ndim);
   int64_t depth = indices->shape[indices->ndim - 1];
+  if (bp__extent_is_open(depth))
+    return bp__op_error(node, "the last extent of its indices is open");
   if (depth < 1 || depth > in->ndim - batch)
     return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
                       (long long)depth, in->ndim);

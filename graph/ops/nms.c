@@ -149,12 +149,19 @@ static BpGraphValue *number_of(BpVectorMaker m, int32_t index, BpDataType dtype,
   return bp__op_cast(m.graph, m.node, bp__op_reshape(m.graph, m.node, value, &one, 1), dtype);
 }
 
-static int check_boxes(const BpGraphNode *node) {
+/* Checks boxes and scores; a run checks extents that are open. */
+static int check_boxes(BpGraph *graph, BpGraphNode *node) {
+  static const char complaint[] = "its boxes are not batches of boxes of 4 numbers, or its scores "
+                                  "not batches of classes of as many";
   const BpGraphValue *boxes = node->inputs[0], *scores = node->inputs[1];
-  if (boxes->ndim != 3 || scores->ndim != 3 || boxes->shape[2] != 4 ||
-      boxes->shape[0] != scores->shape[0] || boxes->shape[1] != scores->shape[2])
-    return bp__op_bad(node, "its boxes are not batches of boxes of 4 numbers, or its scores not "
-                            "batches of classes of as many");
+  if (boxes->ndim != 3 || scores->ndim != 3)
+    return bp__op_bad(node, "%s", complaint);
+  int64_t batch = bp__extent_is_open(boxes->shape[0]) ? scores->shape[0] : boxes->shape[0];
+  int64_t count = bp__extent_is_open(boxes->shape[1]) ? scores->shape[2] : boxes->shape[1];
+  int64_t shapes[2][3] = {{batch, count, 4}, {batch, scores->shape[1], count}};
+  for (int32_t i = 0; i < 2; i++)
+    if (!(node->inputs[i] = bp__op_as_shape(graph, node, node->inputs[i], shapes[i], complaint)))
+      return -1;
   if (!bp__dtype_equal(boxes->dtype, BP__FLOAT32) || !bp__dtype_equal(scores->dtype, BP__FLOAT32))
     return bp__op_error(node, "its boxes and scores are not float32");
   return 0;
@@ -188,7 +195,7 @@ BP_ROW_EXPAND(non_max_suppression) {
   BpVectorMaker m = {graph, node};
   BpGraphValue *order = NULL, *kept;
   int64_t all = -1;
-  if (check_boxes(node) || !(kept = keep(m, &order)))
+  if (check_boxes(graph, node) || !(kept = keep(m, &order)))
     return -1;
   BpGraphValue *places = bp__op_places_of(graph, node, bp__op_reshape(graph, node, kept, &all, 1));
   BpGraphValue *classes = v_extents(m, &kept->shape[1], 1);

@@ -63,7 +63,7 @@ static BpGraphValue *extents_by_scales(Plan *plan, BpGraphValue *own, BpGraphVal
 static BpGraphValue *extents_by_sizes(Plan *plan, BpGraphValue *own, BpGraphValue **fits) {
   BpVectorMaker m = plan->m;
   int64_t count;
-  BpGraphValue *sizes = bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &count);
+  BpGraphValue *sizes = bp__vector_read_as(m, 3, BP_GRAPH_MAX_NDIM, plan->count, &count);
   if (sizes && count != plan->count) {
     bp__op_bad(m.node, "it has %d sizes for %d axes", (int)count, (int)plan->count);
     return NULL;

@@ -193,10 +193,16 @@ BP_ROW_EXPAND(scatter_nd) {
     return bp__op_bad(node, "its indices or its data have no dimensions");
   int32_t outer = indices->ndim - 1;
   int64_t depth = indices->shape[outer];
+  memcpy(shape, indices->shape, sizeof(indices->shape));
+  if (bp__extent_is_open(depth)) /* the updates tell the depth, and a run checks it */
+    depth = shape[outer] = (int64_t)outer + in->ndim - updates->ndim;
   if (depth < 1 || depth > in->ndim)
     return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
                       (long long)depth, in->ndim);
-  memcpy(shape, indices->shape, (size_t)outer * sizeof(*shape));
+  node->inputs[1] = bp__op_as_shape(graph, node, node->inputs[1], shape,
+                                    "its indices are not rows of as many as its updates ask for");
+  if (!node->inputs[1])
+    return -1;
   memcpy(shape + outer, in->shape + depth, (size_t)(in->ndim - depth) * sizeof(*shape));
   if (updates->ndim != outer + in->ndim - depth)
     return bp__op_bad(node, "%s", complaint);

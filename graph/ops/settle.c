@@ -91,19 +91,19 @@ static bool has_least_integers(const BpGraphValue *value) {
   return false;
 }
 
-/* Whether the elements of the inputs from `first` on are known, and at the same positions as the
- * output's elements. */
-static bool are_known(const BpGraphNode *node, int32_t first) {
-  int64_t count = bp__value_num_elements(node->outputs[0]);
-  for (int32_t i = 0; i < node->num_inputs; i++) {
-    const BpGraphValue *value = node->inputs[i];
-    if (!value || (!value->extents && !value->data) || has_least_integers(value) ||
-        (i >= first && !bp__dtype_equal(value->dtype, BP__INT64)))
+/* Whether the elements of an input are known, and at the same positions as those of the output. */
+static bool is_known(const BpGraphValue *value, const BpGraphValue *out) {
+  if (!value || (!value->extents && !value->data) || has_least_integers(value))
+    return false;
+  int64_t own = bp__value_num_elements(value);
+  return own == 1 || (own == bp__value_num_elements(out) && value->ndim == out->ndim);
+}
+
+static bool are_known(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (!is_known(node->inputs[i], node->outputs[0]) ||
+        !bp__dtype_equal(node->inputs[i]->dtype, BP__INT64))
       return false;
-    int64_t own = bp__value_num_elements(value);
-    if (own != 1 && (own != count || value->ndim != node->outputs[0]->ndim))
-      return false;
-  }
   return true;
 }
 
@@ -131,7 +131,7 @@ static int64_t *new_elements(BpGraph *graph, const BpGraphNode *node) {
 static int settle_arithmetic(BpGraph *graph, BpGraphNode *node) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
   for (size_t k = 0; k < sizeof(arithmetic) / sizeof(arithmetic[0]); k++) {
-    if (strcmp(arithmetic[k].op, node->op->name) || node->num_inputs != 2 || !are_known(node, 0))
+    if (strcmp(arithmetic[k].op, node->op->name) || node->num_inputs != 2 || !are_known(node))
       continue;
     int64_t *elements = new_elements(graph, node);
     if (!elements)
@@ -150,7 +150,7 @@ static int settle_arithmetic(BpGraph *graph, BpGraphNode *node) {
 /* Settles comparisons that can be decided: exporters test whether an extent is -1. */
 static int settle_equal(BpGraph *graph, BpGraphNode *node) {
   int64_t count = bp__value_num_elements(node->outputs[0]);
-  if (strcmp(node->op->name, "Equal") || !are_known(node, 0))
+  if (strcmp(node->op->name, "Equal") || !are_known(node))
     return 1;
   uint8_t *answers = bp__arena_alloc(&graph->arena, (size_t)count + 1);
   for (int64_t i = 0; i < count && answers; i++) {
@@ -163,13 +163,20 @@ static int settle_equal(BpGraph *graph, BpGraphNode *node) {
   return answers ? 0 : -1;
 }
 
+/* Settles a choice by a constant; inputs that are not chosen may be unknown. */
 static int settle_where(BpGraph *graph, BpGraphNode *node) {
-  int64_t count = bp__value_num_elements(node->outputs[0]);
-  if (strcmp(node->op->name, "Where") || !node->inputs[0]->data || !are_known(node, 1))
+  const BpGraphValue *out = node->outputs[0];
+  int64_t count = bp__value_num_elements(out);
+  if (strcmp(node->op->name, "Where") || !node->inputs[0]->data ||
+      !is_known(node->inputs[0], out) || !bp__dtype_equal(out->dtype, BP__INT64))
     return 1;
   int64_t *elements = new_elements(graph, node);
-  for (int64_t i = 0; i < count && elements; i++)
-    elements[i] = element_of(node->inputs[element_of(node->inputs[0], i) ? 1 : 2], i);
+  for (int64_t i = 0; i < count && elements; i++) {
+    const BpGraphValue *chosen = node->inputs[element_of(node->inputs[0], i) ? 1 : 2];
+    if (!is_known(chosen, out))
+      return 1;
+    elements[i] = element_of(chosen, i);
+  }
   return elements ? bp__op_give_extents(graph, node, elements) : -1;
 }
 
@@ -208,7 +215,7 @@ static int settle_moving(BpGraph *graph, BpGraphNode *node) {
 }
 
 int bp__op_settle(BpGraph *graph, BpGraphNode *node) {
-  bool has_extents = false;
+  bool has_extents = !strcmp(node->op->name, "Where"); /* of a constant condition, perhaps */
   for (int32_t i = 0; i < node->num_inputs; i++)
     has_extents |= node->inputs[i] && node->inputs[i]->extents;
   if (!has_extents || bp__value_is_open(node->outputs[0]) ||

@@ -70,6 +70,9 @@ static inline int64_t v_extent(const BpGraphValue *bound, int64_t index) {
 /* An input of the node as a vector of int64 whose length is known and at most `max` (bind.c). If
  * the input is absent, *count is -1 and the result NULL; NULL with an error on failure. */
 BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64_t *count);
+/* The same; if the length of the input is open, it must be `length` in a run, unless that is -1. */
+BpGraphValue *bp__vector_read_as(BpVectorMaker m, int32_t input, int32_t max, int64_t length,
+                                 int64_t *count);
 /* Whether only a run knows the elements of an input. */
 bool bp__vector_is_of_data(const BpGraphNode *node, int32_t input);
 /* Appends an operator on the node's first input and a vector instead of the node; returns 1 on

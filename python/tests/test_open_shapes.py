@@ -114,6 +114,24 @@ CASES = {
             ((3, 3), (1, 9), (-1, -2), (1, 2)), ((FIRST, 0), (LAST, 5), (0, 1), (1, 1 << 62)),
             ((LAST, 0), (FIRST, 5), (0, 1), (-1, 1)), ((LAST, 0), (FIRST, 5), (0, 1), (FIRST, 1)),
             ((0, 0), (5, 5), (0, 0), (1, 1)), ((0, 0), (5, 5), (0, 5), (1, 1)), ((0, 0), (5, 5), (0, 1), (0, 1))]]),
+    "slice_by_bounds_of_an_open_length": (
+        [node("Slice", "x s e a t", "y")],
+        {"x": (FLOAT, ["n", 7]), "s": (INT64, ["i"]), "e": (INT64, ["j"]), "t": (INT64, ["k"])}, "y", {"a": [1]},
+        [{"x": Shape((9, 7)), "s": s, "e": e, "t": t} for s, e, t in [
+            ([1], [5], [2]), ([6], [0], [-1]), ([1, 2], [5, 6], [1, 1]), ([], [], []), ([1], [5, 6], [1])]]),
+    "slice_by_bounds_cut_from_others": (  # as tf2onnx writes CropAndResize
+        [node("Add", "i one", "j"), node("Slice", "p i j", "s"), node("Add", "s one", "e"), node("Slice", "x s e a", "y"),
+         node("Reshape", "y four", "r"), node("Slice", "r zero two", "h"), node("Concat", "h one_and", "c", axis=0)],
+        {"x": (FLOAT, ["n", 4]), "p": (INT64, ["m"]), "i": (INT64, [1])}, "c",
+        {"one": [1], "zero": [0], "two": [2], "four": [4], "a": [0], "one_and": np.float32([1])},
+        [{"x": Shape((5, 4)), "p": [2, 0, 4], "i": [i]} for i in range(4)]),
+    "pad_by_pads_of_an_open_length": (
+        [node("Pad", "x p", "y")], {"x": (FLOAT, ["n", 3]), "p": (INT64, ["m"])}, "y", {},
+        [{"x": Shape((2, 3)), "p": p} for p in [(1, 0, 2, 3), (0, 0, 0, 0), (1, 1)]]),
+    "scatter_of_rows_of_an_open_depth": (
+        [node("ScatterND", "x i u", "y")],
+        {"x": (FLOAT, ["n", 4, 3]), "i": (INT64, ["k", "d"]), "u": (FLOAT, ["k", 3])}, "y", {},
+        [{"x": Shape((5, 4, 3)), "i": i, "u": Shape((len(i), 3))} for i in [[(0, 1), (4, 3)], [(2, 2)], [(2, 2, 1)]]]),
     "slices_of_open_axes_by_steps_and_from_both_ends": (
         [node("Slice", "x b e a t", "y"), node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Sub", "n three", "m"),
          node("Unsqueeze", "m z", "v"), node("Slice", "x z v z", "w"), node("Concat", "w y", "c", axis=0)],
@@ -188,6 +206,12 @@ CASES = {
          for n, boxes, c, m, i, t in [
              (1, 6, 1, 3, 0.5, 0), (2, 40, 3, 10, 0.3, 0.2), (1, 100, 2, 1000, 0.1, 0.05), (1, 20, 2, 0, 0.1, 0),
              (1, 30, 1, 30, 0, 0.95), (1, 30, 1, -3, 0.5, 0.5), (3, 0, 2, 5, 0.5, 0.5)]]),
+    "non_max_suppression_of_boxes_and_scores_in_other_numbers": (
+        [node("NonMaxSuppression", "b s m", "y")],
+        {"b": (FLOAT, ["n", "boxes", "four"]), "s": (FLOAT, ["k", "c", "scores"])}, "y", {"m": [2]},
+        [{"b": RANDOM.random(b), "s": RANDOM.random(s)} for b, s in [
+            ((1, 6, 4), (1, 2, 6)), ((2, 1, 4), (2, 1, 1)), ((1, 6, 4), (1, 2, 5)), ((1, 6, 4), (2, 2, 6)),
+            ((1, 6, 3), (1, 2, 6))]]),
     "broadcast": (
         [node("Add", "x y", "z")],
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d"])}, "z", {},
@@ -286,6 +310,11 @@ CASES = {
          node("Resize", "x   s", "z", mode="nearest", coordinate_transformation_mode="half_pixel_symmetric", axes=[1])],
         {"x": (FLOAT, ["n", "w"]), "s": (INT64, [1])}, "y z", {},
         [{"x": Shape((2, w)), "s": [s]} for w, s in [(20, 6), (14, 1), (7, 10), (13, 13), (25, 30)]]),
+    "resize_to_nearest_elements_as_tensorflow_does": (
+        [node("Resize", "x   s", "y", mode="nearest", coordinate_transformation_mode="tf_half_pixel_for_nn",
+              nearest_mode="floor", axes=[1])],
+        {"x": (FLOAT, ["n", "w"]), "s": (INT64, [1])}, "y", {},
+        [{"x": Shape((2, w)), "s": [s]} for w, s in [(7, 10), (13, 13), (25, 30), (9, 4)]]),
     "resize_by_sizes_within_a_ratio": (
         [node("Resize", "x   s", "y", mode="linear", axes=[2, 3], keep_aspect_ratio_policy="not_larger")],
         {"x": (FLOAT, [1, 2, "h", "w"]), "s": (INT64, [2])}, "y", {},
