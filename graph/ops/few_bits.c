@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with weights of few bits (com.microsoft's MatMulNBits): a column of the second operand
+/* Products with weights of few bits. A column of the second operand of com.microsoft's MatMulNBits
  * is divided into blocks, each with a scale and a zero point. Weights stay packed in memory. A
  * product of few rows converts weights in registers; a product of many rows converts a panel of
- * weights. */
+ * weights. The weights of MatMulBnb4 become floats first. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -184,6 +184,100 @@ BP_ROW_EXPAND(matmul_nbits) {
                       "its bias does not broadcast to the product");
   node->outputs[0] = sum;
   return sum ? 0 : -1;
+}
+
+/* ---- The formats of bitsandbytes --------------------------------------------------------- */
+
+/* The second operand of MatMulBnb4: for each of its columns the rows, one after the other, in
+ * blocks that may continue in the next column. */
+typedef struct Codes {
+  int64_t columns, rows, block;
+  int64_t count, num_blocks; /* of all columns */
+} Codes;
+
+/* The numbers that the codes of 4 bits stand for: FP4 and NF4. */
+static const float code_numbers[2][16] = {
+    {0, 1.0f / 192, 2.0f / 3, 1, 1.0f / 3, 0.5f, 1.0f / 6, 0.25f, 0, -1.0f / 192, -2.0f / 3, -1,
+     -1.0f / 3, -0.5f, -1.0f / 6, -0.25f},
+    {-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+     -0.18477343022823334f, -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f,
+     0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+     0.7229568362236023f, 1}};
+
+static int read_codes(const BpGraphNode *node, Codes *c) {
+  const BpGraphValue *a = node->inputs[0];
+  const int64_t most = INT64_C(1) << 30, type = bp__node_int(node, "quant_type", 0);
+  *c = (Codes){.columns = bp__node_int(node, "N", 0),
+               .rows = bp__node_int(node, "K", 0),
+               .block = bp__node_int(node, "block_size", 0)};
+  if (type != 0 && type != 1)
+    return bp__op_bad(node, "quant_type is %lld; 0 (FP4) and 1 (NF4) are supported",
+                      (long long)type);
+  if (bp__node_int(node, "transB", 1) != 1)
+    return bp__op_error(node, "transB of 0 is not supported");
+  if (c->columns < 1 || c->rows < 1 || c->columns > most || c->rows > most || c->block < 1)
+    return bp__op_bad(node, "N is %lld, K %lld, and block_size %lld", (long long)c->columns,
+                      (long long)c->rows, (long long)c->block);
+  c->count = c->columns * c->rows;
+  c->num_blocks = (c->count - 1) / c->block + 1;
+  if (a->ndim < 1 || a->shape[a->ndim - 1] != c->rows || !bp__dtype_is_float(a->dtype))
+    return bp__op_bad(node, "input 0 is not of floats in rows of K = %lld", (long long)c->rows);
+  if (!bp__dtype_equal(node->inputs[1]->dtype, UINT8))
+    return bp__op_bad(node, "input 1 is not of bytes");
+  return check_count(node, 1, (c->count + 1) / 2) || check_count(node, 2, c->num_blocks) ? -1 : 0;
+}
+
+/* The numbers of the codes, a vector; the first code of a byte is in the high bits. */
+static BpGraphValue *numbers_of_codes(BpGraph *graph, const BpGraphNode *node, const Codes *c) {
+  const int64_t bytes = (c->count + 1) / 2, num_codes = 2 * bytes, pairs[] = {bytes, 2}, most = 16;
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "bits", 4), bp__attr_int(graph, "is_signed", 0),
+                               bp__attr_int(graph, "count", num_codes)};
+  const BpGraphAttr axis = bp__attr_int(graph, "axis", 1);
+  BpGraphValue *codes = bp__op_reshape(graph, node, node->inputs[1], &bytes, 1);
+  codes =
+      codes ? bp__op_apply(graph, "backplane", "Unpack", node->name, &codes, 1, attrs, 3) : NULL;
+  BpGraphValue *inputs[] = {bp__op_reshape(graph, node, codes, pairs, 2),
+                            bp__graph_int_vector(graph, (int64_t[]){1, 0}, 2)};
+  codes = inputs[0] ? bp__op_apply(graph, "", "Gather", node->name, inputs, 2, &axis, 1) : NULL;
+  codes = bp__op_cast(graph, node, bp__op_reshape(graph, node, codes, &num_codes, 1), INT32);
+  BpGraphValue *table = bp__graph_constant(graph, node->name, BP__FLOAT32, &most, 1,
+                                           code_numbers[bp__node_int(node, "quant_type", 0)]);
+  return table && codes
+             ? bp__op_slice(graph, node, bp__op_binary(graph, node, "Gather", table, codes), 0, 0,
+                            c->count)
+             : NULL;
+}
+
+/* Multiplies each number by the scale of its block. */
+static BpGraphValue *scaled_numbers(BpGraph *graph, const BpGraphNode *node, const Codes *c,
+                                    BpGraphValue *numbers) {
+  const int64_t blocks[] = {c->num_blocks, c->block}, column[] = {c->num_blocks, 1};
+  const int64_t more = c->num_blocks * c->block - c->count, all = c->count + more;
+  BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
+  if (numbers && more)
+    numbers = bp__op_binary(graph, node, "Pad", numbers,
+                            bp__graph_int_vector(graph, (int64_t[]){0, more}, 2));
+  numbers = bp__op_reshape(graph, node, numbers, blocks, 2);
+  scales = bp__op_reshape(graph, node, scales, column, 2);
+  if (!numbers || !scales)
+    return NULL;
+  numbers = bp__op_binary(graph, node, "Mul", numbers, scales);
+  return bp__op_slice(graph, node, bp__op_reshape(graph, node, numbers, &all, 1), 0, 0, c->count);
+}
+
+BP_ROW_EXPAND(matmul_bnb4) {
+  static const int64_t turn[] = {1, 0};
+  Codes c;
+  if (read_codes(node, &c))
+    return -1;
+  const int64_t shape[] = {c.columns, c.rows};
+  BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32);
+  BpGraphValue *b = scaled_numbers(graph, node, &c, numbers_of_codes(graph, node, &c));
+  b = b ? bp__op_reshape(graph, node, b, shape, 2) : NULL;
+  b = b ? bp__op_transpose(graph, node, b, turn, 2) : NULL;
+  BpGraphValue *product = a && b ? bp__op_binary(graph, node, "MatMul", a, b) : NULL;
+  node->outputs[0] = bp__op_cast(graph, node, product, node->inputs[0]->dtype);
+  return node->outputs[0] ? 0 : -1;
 }
 
 /* ---- The product ------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/einsum.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \
+	graph/ops/experts.c \
 	graph/ops/few_bits.c \
 	graph/ops/fold.c \
 	graph/ops/fused.c \

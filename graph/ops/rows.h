@@ -241,7 +241,10 @@ BP_ROW_INFER(lrn);
 BP_ROW_COMPUTE(lrn);
 
 /* few_bits.c */
+BP_ROW_EXPAND(moe);
+BP_ROW_EXPAND(qmoe);
 BP_ROW_EXPAND(matmul_nbits);
+BP_ROW_EXPAND(matmul_bnb4);
 BP_ROW_INFER(matmul_bits);
 BP_ROW_COMPUTE(matmul_bits);
 

@@ -68,6 +68,9 @@
   }
 
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
+#define EXPERT_ATTRS                                                                               \
+  "activation_type:s activation_alpha:f activation_beta:f k:i normalize_routing_weights:i "        \
+  "swiglu_fusion:i swiglu_limit:f swiglu_limit_after_activation:i use_sparse_mixer:i "
 #define GATE_ATTRS                                                                                 \
   "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "
 #define RECURRENT_ATTRS GATE_ATTRS "layout:i "
@@ -294,6 +297,14 @@ static const BpOp table[] = {
     /* Quantised. */
     MICROSOFT("GatherBlockQuantized", 3, 4, 1, "bits:i block_size:i gather_axis:i quantize_axis:i",
               gather_block_quantized),
+    MICROSOFT("MoE", 3, 8, 1, EXPERT_ATTRS, moe),
+    MICROSOFT("QMoE", 3, 15, 1,
+              EXPERT_ATTRS "accuracy_level:i block_size:i expert_weight_bits:i "
+                           "fc1_expert_weight_bits:i fc2_expert_weight_bits:i "
+                           "fc3_expert_weight_bits:i quant_type:s weights_prepacked:i",
+              qmoe),
+    MICROSOFT("MatMulBnb4", 3, 3, 1, "K:i N:i block_size:i quant_type:i training_mode:i transB:i",
+              matmul_bnb4),
     MICROSOFT("MatMulNBits", 3, 6, 1, "K:i N:i bits:i block_size:i accuracy_level:i", matmul_nbits),
     OPEN_EXPANDED("QuantizeLinear", 10, 2, 3, 1,
                   "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),

@@ -679,6 +679,31 @@ def quantized_weight_cases(masks):
             yield "QAttention", 20, dict(num_heads=3), inputs
             yield "QAttention", 20, dict(num_heads=3, unidirectional=1), inputs + [np.array(7, "u1"), zeros]
         yield "QAttention", 20, dict(num_heads=3), inputs[:5] + [None, np.array(7, "u1"), zeros, noise(2, 2, 3, 6, 4)]
+    scores = floats(1, 2, .5, .2, 3, -1, 0, 2, 1, 5, 4, 3).reshape(3, 4)
+    kinds = [dict(activation_type=kind) for kind in ("relu", "gelu", "silu", "identity")] + [
+        dict(activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7, activation_beta=1.0, swiglu_limit=1.5)]
+    for kind in kinds:
+        inner = 32 * (2 if "swiglu_fusion" in kind else 1)
+        for normal in (0, 1):
+            attrs = dict(kind, k=2 + normal, normalize_routing_weights=normal)
+            yield "MoE", 20, attrs, [noise(3, 16), scores, noise(4, inner, 16), noise(4, inner), noise(4, 16, 32), noise(4, 16)]
+            yield "MoE", 20, attrs, [noise(1, 3, 16), scores, noise(4, inner, 16), None, noise(4, 16, 32)]
+            for width, block in ((4, 0), (4, 16), (8, 16), (8, 0), (2, 16)):
+                rows = [noise(3, 16), scores]
+                for n, k in ((inner, 16), (16, 32)):
+                    blocks = k // block if block else 1
+                    rows += [numbers("u1", 4, n, k * width // 8), np.abs(noise(*(4, n, blocks)[:3 if block else 2])) / 10, noise(4, n)]
+                zeros = [numbers("u1", 4, n, -(-k // block * width // 8)) if block else numbers("u1", 4, n * width // 8)
+                         for n, k in ((inner, 16), (16, 32))]
+                some = dict(attrs, expert_weight_bits=width, **(dict(block_size=block) if block else {}))
+                yield "QMoE", 20, some, rows
+                yield "QMoE", 20, some, rows[:7] + [None] * 4 + zeros + [None, np.abs(scores)]
+    for kind in (0, 1):
+        for shape in ((2, 3, 16), (1, 5), (3, 37)):
+            for other in ("f4", "f2"):
+                codes = numbers("u1", (shape[-1] * 7 + 1) // 2)
+                yield "MatMulBnb4", 20, dict(K=shape[-1], N=7, block_size=16, quant_type=kind), [
+                    noise(*shape).astype(other), codes, noise(-(-shape[-1] * 7 // 16)).astype(other)]
     for width, columns in ((4, 16), (8, 48)):
         for places in (np.array([[3, -1], [0, 8]]), np.array(2)):
             blocks = columns * (3 - width // 4) // 16
@@ -757,7 +782,7 @@ MICROSOFT = {"FusedConv", "FusedGemm", "BiasGelu", "FastGelu", "QuickGelu", "Fus
              "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearGlobalAveragePool",
              "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
              "NhwcMaxPool", "RotaryEmbedding", "Attention", "MultiHeadAttention", "EmbedLayerNormalization",
-             "GroupQueryAttention", "QAttention", "GatherBlockQuantized"}
+             "GroupQueryAttention", "QAttention", "GatherBlockQuantized", "MatMulBnb4", "MoE", "QMoE"}
 
 
 class Case:
@@ -846,6 +871,26 @@ def refused_cases():
     yield "GatherBlockQuantized", dict(bits=8, block_size=16), table, (), "blocks of 16 along axis 1 do not fit"
     yield "GatherBlockQuantized", dict(bits=4, block_size=16, gather_axis=1), table, (), "its gather_axis is 1"
     yield "GatherBlockQuantized", dict(bits=4, block_size=16), [*table, np.ones((5, 3), "i1")], (), "type of its data"
+    codes, few = [noise(2, 16), np.ones(24, "u1"), noise(3)], dict(K=16, N=3, block_size=16)
+    yield "MatMulBnb4", dict(few, quant_type=2), codes, (), "quant_type is 2"
+    yield "MatMulBnb4", dict(few, transB=0), codes, (), "transB of 0 is not supported"
+    yield "MatMulBnb4", dict(few, block_size=0), codes, (), "block_size 0"
+    yield "MatMulBnb4", dict(few, K=15), codes, (), "in rows of K = 15"
+    yield "MatMulBnb4", few, [codes[0], codes[1][1:], codes[2]], (), "expected 24 elements"
+    yield "MatMulBnb4", few, [*codes[:2], noise(2)], (), "expected 3 elements"
+    experts = [noise(3, 8), noise(3, 4), noise(4, 6, 8), None, noise(4, 8, 6)]
+    yield "MoE", dict(k=5), experts, (), "k is 5, for 4 experts"
+    yield "MoE", dict(use_sparse_mixer=1), experts, (), "use_sparse_mixer is not supported"
+    yield "MoE", dict(activation_type="geglu"), experts, (), "'geglu' is not supported"
+    yield "MoE", dict(activation_type="swiglu"), experts, (), "swiglu_fusion of 0"
+    yield "MoE", {}, [*experts, None, noise(4, 6, 8)], (), "input 6 is not supported"
+    yield "MoE", {}, [experts[0], noise(2, 4), *experts[2:]], (), "a number for each row and expert"
+    yield "MoE", {}, [*experts[:4], noise(4, 8, 5)], (), "expected 4x8x6"
+    bytes_ = [noise(3, 8), noise(3, 4), np.ones((4, 8, 4), "u1"), noise(4, 8), None, np.ones((4, 8, 4), "u1"), noise(4, 8)]
+    yield "QMoE", dict(expert_weight_bits=3), bytes_, (), "weights of 3 bits"
+    yield "QMoE", dict(quant_type="fp8"), bytes_, (), "quant_types"
+    yield "QMoE", dict(block_size=5), bytes_, (), "no whole blocks of 5"
+    yield "QMoE", dict(fc2_expert_weight_bits=8), bytes_, (), "fc2_expert_weight_bits"
     for sink in (noise(2), noise(4, 1)):
         yield group, heads, [q, kv, kv, past, past, lengths, total, *[None] * 4, sink], (), "head_sink is not a number"
     q = noise(2, 5, 12)

@@ -194,6 +194,8 @@ void make_dynamic_quantize(RandomGraph *g, const Row *row);
 void make_quantized_product(RandomGraph *g, const Row *row);
 void make_quantized_table(RandomGraph *g, const Row *row);
 void make_few_bits_product(RandomGraph *g, const Row *row);
+void make_code_product(RandomGraph *g, const Row *row);
+void make_experts(RandomGraph *g, const Row *row);
 void make_quantized_conv(RandomGraph *g, const Row *row);
 
 /* random_signals.c */

@@ -185,6 +185,101 @@ void make_few_bits_product(RandomGraph *g, const Row *row) {
        in.fraction + 3, in.magnitude + 16);
 }
 
+/* Codes of the formats FP4 and NF4, in blocks that do not end with a column. */
+void make_code_product(RandomGraph *g, const Row *row) {
+  int64_t rows = between(g, 1, 40), columns = between(g, 1, 20), block = 16 << below(g, 3);
+  int64_t count = rows * columns, bytes = (count + 1) / 2, blocks = (count + block - 1) / block;
+  int64_t shape[2] = {between(g, 1, 18), rows};
+  int32_t x = given(g, FLOAT, shape, 2, FALSE);
+  int32_t reads[3] = {x, weights(g, UINT8, &bytes, 1), scale_of(g, FLOAT, &blocks, 1)};
+  shape[1] = columns;
+  rounded(g, apply(g, row->op,
+                   joined(g_strdup_printf("K=%d N=%d block_size=%d", (int)rows, (int)columns,
+                                          (int)block),
+                          choice(g, row->attrs)),
+                   reads, 3, FLOAT, shape, 2));
+}
+
+/* Numbers of all experts in each row, of which no two are equal. */
+static int32_t router(RandomGraph *g, int64_t rows, int64_t experts) {
+  int32_t scores = weights(g, FLOAT, (int64_t[]){rows, experts}, 2);
+  int64_t first = below(g, 9);
+  for (int64_t i = 0; i < rows * experts; i++)
+    put(random_graph_value(g, scores)->data, FLOAT, i,
+        0.25 * (double)(1 + (i / experts + 2 * first + i) % experts));
+  return scores;
+}
+
+/* Reads the quantised weights of a projection: bytes, scales and, perhaps, zero points. */
+static void read_projection(RandomGraph *g, int64_t num_bits, int64_t block, const int64_t *shape,
+                            int32_t *numbers, int32_t *scales, int32_t *zeros) {
+  int64_t bytes[] = {shape[0], shape[1], shape[2] * num_bits / 8};
+  int64_t blocks[] = {shape[0], shape[1], block ? shape[2] / block : 1};
+  int64_t of_blocks[] = {shape[0], shape[1], (blocks[2] * num_bits + 7) / 8};
+  int64_t of_rows[] = {shape[0], (shape[1] * num_bits + 7) / 8};
+  *numbers = weights(g, UINT8, bytes, 3);
+  *scales = scale_of(g, FLOAT, blocks, block ? 3 : 2);
+  if (below(g, 2))
+    *zeros = block ? weights(g, UINT8, of_blocks, 3) : weights(g, UINT8, of_rows, 2);
+}
+
+static char *expert_attrs(RandomGraph *g, int64_t k, gboolean is_gated) {
+  char *attrs = g_strdup_printf("k=%d", (int)k);
+  attrs = joined(attrs, choice(g, "|normalize_routing_weights=1 use_sparse_mixer=0 "
+                                  "swiglu_limit_after_activation=0"));
+  return joined(attrs, is_gated
+                           ? choice(g, "activation_type=swiglu swiglu_fusion=1|"
+                                       "activation_type=swiglu swiglu_fusion=1 swiglu_limit=1.5f "
+                                       "activation_alpha=1.5f activation_beta=1.0f")
+                           : choice(g, "|activation_type=gelu|activation_type=silu|"
+                                       "activation_type=identity"));
+}
+
+static char *quantized_expert_attrs(RandomGraph *g, int num_bits, int64_t block) {
+  char *attrs = g_strdup_printf("expert_weight_bits=%d%s", num_bits, block ? " block_size=16" : "");
+  if (below(g, 2))
+    attrs = joined(attrs, g_strdup("quant_type=int weights_prepacked=0 accuracy_level=1"));
+  if (below(g, 2))
+    attrs = joined(attrs, g_strdup_printf("fc1_expert_weight_bits=%d fc2_expert_weight_bits=%d "
+                                          "fc3_expert_weight_bits=%d",
+                                          num_bits, num_bits, num_bits));
+  return attrs;
+}
+
+void make_experts(RandomGraph *g, const Row *row) {
+  gboolean is_quantized = strchr(row->op, 'Q') != NULL, is_gated = below(g, 2) == 0;
+  int64_t num_bits = 2 << below(g, 3), block = below(g, 2) ? 16 : 0, experts = between(g, 1, 5);
+  int64_t width = is_quantized ? 16 * between(g, 1, 2) : between(g, 1, 20);
+  int64_t inner = is_quantized ? 16 * between(g, 1, 2) : between(g, 1, 20);
+  int64_t first[] = {experts, is_gated ? 2 * inner : inner, width};
+  int64_t second[] = {experts, width, inner}, shape[] = {between(g, 1, 2), between(g, 1, 5), width};
+  int32_t rank = 2 + (int32_t)below(g, 2), reads[15], count = is_quantized ? 15 : 6;
+  int64_t rows = rank == 3 ? shape[0] * shape[1] : shape[1];
+  for (int32_t i = 0; i < 15; i++)
+    reads[i] = -1;
+  reads[0] = given(g, FLOAT, shape + 3 - rank, rank, FALSE);
+  reads[1] = router(g, rows, experts);
+  if (is_quantized) {
+    read_projection(g, num_bits, block, first, &reads[2], &reads[3], &reads[11]);
+    read_projection(g, num_bits, block, second, &reads[5], &reads[6], &reads[12]);
+    if (below(g, 2))
+      reads[14] = weights(g, FLOAT, (int64_t[]){rows, experts}, 2);
+  } else {
+    reads[2] = weights(g, FLOAT, first, 3);
+    reads[4] = weights(g, FLOAT, second, 3);
+  }
+  if (below(g, 2))
+    reads[is_quantized ? 4 : 3] = weights(g, FLOAT, first, 2);
+  if (below(g, 2))
+    reads[is_quantized ? 7 : 5] = weights(g, FLOAT, second, 2);
+  char *attrs = expert_attrs(g, between(g, 1, experts), is_gated);
+  if (is_quantized)
+    attrs = joined(attrs, quantized_expert_attrs(g, (int)num_bits, block));
+  int32_t result = apply(g, row->op, attrs, reads, count, FLOAT, shape + 3 - rank, rank);
+  rounded(g, result);
+  random_graph_value(g, result)->scale = is_quantized ? 4096 : 64; /* terms that cancel */
+}
+
 /* Integers of a type, also of one that is only stored. */
 static int32_t stored(RandomGraph *g, int32_t type, const int64_t *shape) {
   if (type == UINT8)

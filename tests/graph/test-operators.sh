@@ -61,13 +61,13 @@ four dimensions. Other such inputs must be constants, or computed from shapes.
 E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear`
 convert them, `BitCast` reads their bits as another type, operators that move elements take them, others refuse them. Elements of less than a byte
 are [packed](abi.md#values). Rounding and saturation are those of ONNX's reference, but a conversion to a type of 16 bits or less
-rounds to float32 first, as onnxruntime's does. On the CPU subnormal float32 and float64 count as 0, elsewhere they may.
-`Cast` to a type of less than a byte needs fixed extents. `.npy` files lack these types; tensors of C (`backplane/graph/model.h`) and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
+rounds to float32 first, as onnxruntime's does. On the CPU a subnormal float32 counts as 0, elsewhere it may. `Cast` to a type of less than a byte needs
+fixed extents. `.npy` files lack these types; tensors of C and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
 
 Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
 ([all targets](measurements/onnx-cases-2026-11-25.md)). So do the 29 with sequences and optionals.
 
-Each operator with the version from which it is read:
+Each operator with its first version:
 
 HEAD
   rows | awk -F '\t' '{ print $1 " " $2 }' | listed
@@ -82,14 +82,14 @@ HEAD
 The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
 own functions [work](graph.md#control-flow), and so do [sequences and optionals](graph.md#sequences).
 
-These operators of `com.microsoft` work, with open extents too, and are compared with onnxruntime. An attribute or input after "without" is refused.
+These operators of `com.microsoft` work, with open extents, compared with onnxruntime. An attribute or input after "without" is refused.
 
-- `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; computed in float32 whatever `accuracy_level` says.
-  With `g_idx` constant weights become float32.
-- `GatherBlockQuantized`.
+- `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; in float32 whatever `accuracy_level` says.
+  With `g_idx`, and in `MatMulBnb4`, constant weights become float32.
+- `GatherBlockQuantized`, `MoE` and `QMoE` (every expert is computed; without a third projection).
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (row-wise ranges), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
-- `SimplifiedLayerNormalization` (in ONNX's own domain, as models have it), `SkipLayerNormalization` and
+- `SimplifiedLayerNormalization` (in ONNX's own domain), `SkipLayerNormalization` and
   `SkipSimplifiedLayerNormalization`, without the outputs mean and deviation.
 - `RotaryEmbedding`, without `scale` and `is_packed_batching`.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
