@@ -258,7 +258,7 @@ static BpGraphValue *mask(const GroupQuery *at) {
   BpGraphValue *query = bp__op_reshape(at->graph, at->node, places(at), shape, 4);
   BpGraphValue *bias = bp__node_input(at->node, 10), *allowed;
   allowed = binary(at, "LessOrEqual", key, query);
-  if (window > 0)
+  if (window >= 0)
     allowed = binary(at, "And", allowed,
                      binary(at, "Greater", key, binary(at, "Sub", query, number(at, window))));
   return bias && allowed ? apply(at, "Where", allowed, bias,
@@ -319,9 +319,8 @@ static int attend(const GroupQuery *at) {
 static int check_use(const BpGraphNode *node) {
   const BpGraphValue *sink = bp__node_input(node, 11);
   int64_t window = bp__node_int(node, "local_window_size", -1);
-  if (window < -1 || window == 0)
-    return bp__op_bad(node, "its local_window_size is %lld, neither -1 nor more than 0",
-                      (long long)window);
+  if (window < -1)
+    return bp__op_bad(node, "its local_window_size is %lld, less than -1", (long long)window);
   if (sink && (sink->ndim != 1 || sink->shape[0] != bp__node_int(node, "num_heads", 0)))
     return bp__op_bad(node, "its head_sink is not a number for each of its heads");
   if (!bp__node_input(node, 3) != !bp__node_input(node, 4))

@@ -28,8 +28,6 @@ BP_ROW_EXPAND(microsoft_rotary_embedding) {
   const BpGraphValue *x = node->inputs[0], *cosine = node->inputs[2];
   int64_t heads = bp__node_int(node, "num_heads", 0);
   int64_t size = bp__node_int(node, "rotary_embedding_dim", 0);
-  if (bp__node_int(node, "is_packed_batching", 0) || bp__node_float(node, "scale", 1) != 1)
-    return bp__op_error(node, "is_packed_batching and a scale are not supported");
   if ((x->ndim != 3 && x->ndim != 4) || cosine->ndim != 2)
     return bp__op_bad(node, "its input and its cache have %d and %d dimensions, not 3 or 4, and 2",
                       x->ndim, cosine->ndim);

@@ -628,6 +628,8 @@ def attention_cases():
         for places in (np.array([4], "i8"), ids(12, 2, 5).astype("i8")):
             for interleaved in (0, 1):
                 yield "RotaryEmbedding", 20, dict(interleaved=interleaved, **heads), [x, places, *cache]
+    yield "RotaryEmbedding", 20, dict(scale=2.0, is_packed_batching=1), [
+        noise(2, 5, 8), np.array([1]), noise(9, 4), noise(9, 4)]
     yield "RotaryEmbedding", 20, dict(num_heads=2, rotary_embedding_dim=8), [
         noise(2, 5, 24), np.array([0], "i8"), *cache]
     masks = {keys: [None, ids(2, 2, keys), np.array([keys, 2], "i4")] for keys in (5, 7, 11)}
@@ -723,7 +725,7 @@ def group_query_cases():
         rows = [noise(batch, length, 64), noise(batch, length, 32), noise(batch, length, 32)]
         total = [np.full(batch, past + length - 1, "i4"), np.int32(past + length)]
         before = list(noise(2, batch, 2, past, 16))
-        for attrs in ({}, dict(local_window_size=3), dict(scale=.3, softcap=2.0)):
+        for attrs in ({}, dict(local_window_size=3), dict(local_window_size=0), dict(scale=.3, softcap=2.0)):
             yield "GroupQueryAttention", 20, dict(**heads, **attrs), [*rows, *before, *total]
         yield "GroupQueryAttention", 20, heads, [*rows, *before, *total, None, None, None, noise(1, 4, length, past + length)]
         yield "GroupQueryAttention", 20, dict(**heads, smooth_softmax=1, local_window_size=3), [*rows, *before, *total]
@@ -833,7 +835,6 @@ def refused_cases():
     yield "QLinearConcat", dict(axis=1), [scale, zero, whole, scale, zero, whole], (), "it has 6 inputs"
     yield "QGemm", {}, [whole, scale, zero, whole, scale, zero], (), "input 0 is not a matrix"
     yield "RotaryEmbedding", {}, [noise(2, 5, 8), np.array([0, 1], "i8"), noise(5, 4), noise(5, 4)], (), "position_ids"
-    yield "RotaryEmbedding", dict(scale=2.0), [noise(2, 5, 8), np.array([0], "i8"), noise(5, 4), noise(5, 4)], (), "scale"
     q, one = noise(2, 5, 12), dict(num_heads=3)
     yield "MultiHeadAttention", one, [noise(2, 5, 3, 3, 4)], (), "in one input"
     yield "MultiHeadAttention", {}, [q, q, q], (), "number of heads, 0"
@@ -853,8 +854,7 @@ def refused_cases():
     yield group, heads, [q, kv, kv, past, past, np.array([-1, 6], "i4"), total], (), "more places than it has keys"
     yield group, heads, [q, kv, kv, past, past, np.array([6, 6, 6], "i4"), total], (), "is not one number for each batch"
     yield group, heads, [q, kv, kv, past, past, lengths, np.array([7, 7], "i4")], (), "is not one"
-    for window in (0, -2):
-        yield group, dict(**heads, local_window_size=window), [q, kv, kv, past, past, lengths, total], (), f"local_window_size is {window}"
+    yield group, dict(**heads, local_window_size=-2), [q, kv, kv, past, past, lengths, total], (), "local_window_size is -2"
     few = [q, kv, kv, past, past, lengths, total, noise(6, 8), noise(7, 8)]
     yield group, dict(**heads, do_rotary=1), few, (), "fewer rows than there are keys"
     yield group, dict(**heads, do_rotary=1), [*few[:7], few[8], few[7]], (), "fewer rows than there are keys"

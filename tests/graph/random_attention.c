@@ -346,7 +346,7 @@ void make_group_query(RandomGraph *g, const Row *row) {
   if (below(g, 3) == 0)
     reads[11] = given(g, h.type, &heads, 1, FALSE);
   if (below(g, 3) == 0)
-    append(attrs, "local_window_size=%d", (int)between(g, 1, 4));
+    append(attrs, "local_window_size=%d", (int)between(g, 0, 4));
   char *all = joined(g_string_free(attrs, FALSE), choice(g, row->attrs));
   rounded(g, apply(g, row->op, all, reads, 12, h.type, out, 3));
   add_presents(g, &h, 2);

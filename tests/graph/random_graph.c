@@ -1129,7 +1129,7 @@ static const Row rows[] = {
     {"com.microsoft.MatMulIntegerToFloat", make_byte_product, "", 0, 0},
     {"com.microsoft.DynamicQuantizeMatMul", make_dynamic_product, "", 0, 0},
     {"com.microsoft.DynamicQuantizeLSTM", make_byte_lstm, "", 0, 0},
-    {"com.microsoft.RotaryEmbedding", make_microsoft_rotary, "|is_packed_batching=0 scale=1.0f", 0,
+    {"com.microsoft.RotaryEmbedding", make_microsoft_rotary, "|is_packed_batching=1 scale=2.0f", 0,
      0},
     {"com.microsoft.Attention", make_microsoft_attention,
      "|do_rotary=0 past_present_share_buffer=0", 0, 0},

@@ -91,10 +91,10 @@ These operators of `com.microsoft` work, with open extents, compared with onnxru
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain), `SkipLayerNormalization` and
   `SkipSimplifiedLayerNormalization`, without the outputs mean and deviation.
-- `RotaryEmbedding`, without `scale` and `is_packed_batching`.
+- `RotaryEmbedding`, ignoring `scale` like onnxruntime.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
 - `Attention` and `QAttention`, without `do_rotary` and a buffer that past and present share.
-- `GroupQueryAttention`, without a `local_window_size` of 0, and a cache of more places than keys.
+- `GroupQueryAttention`, without a cache of more places than keys.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
   `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.
