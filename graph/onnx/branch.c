@@ -200,6 +200,37 @@ static int add_before(Branching *b) {
   return 1;
 }
 
+/* The declared number of dimensions of an output; -1 if the model declares none. */
+static int64_t declared_rank(const Scope *scope, const char *name) {
+  const OnnxValueInfo *info = scope->declared ? g_hash_table_lookup(scope->declared, name) : NULL;
+  const Backplane__Onnx__TensorTypeProto *type =
+      info && info->type ? info->type->tensor_type : NULL;
+  return type && type->shape ? (int64_t)type->shape->n_dim : -1;
+}
+
+/* An output of the model has one number of dimensions: if only one branch gives the declared
+ * number, a run that takes the other branch fails. */
+static int fail_undeclared(Branching *b) {
+  const Import *import = b->scope->import;
+  const Scope *end = b->branches[0].scope;
+  for (size_t i = 0; i < b->names.size && end->next == end->num_nodes && !import->graph->outer;
+       i++) {
+    const char *name = b->names.items[i];
+    int64_t declared = declared_rank(end, name), ranks[2];
+    for (int32_t k = 0; k < 2; k++)
+      ranks[k] = rank_of(bp__scope_find(b->branches[k].scope, name));
+    if (declared < 0 || ranks[0] == ranks[1] || (ranks[0] != declared && ranks[1] != declared))
+      continue;
+    Branch *wrong = &b->branches[ranks[0] == declared ? 1 : 0];
+    wrong->error = bp__arena_printf(&import->graph->arena,
+                                    "node '%s' (%s): the branch gives '%s' another number of "
+                                    "dimensions than the model declares",
+                                    b->name, b->node->op_type, name);
+    return wrong->error ? 0 : -1;
+  }
+  return 0;
+}
+
 /* Adds nodes to both branches until the If can end. */
 static int meet(Branching *b) {
   Branch *then = &b->branches[0], *otherwise = &b->branches[1];
@@ -209,7 +240,7 @@ static int meet(Branching *b) {
       if (list_names(b))
         return -1;
       if (can_end(b))
-        return 0;
+        return fail_undeclared(b);
       int added = add_before(b);
       if (added < 0)
         return -1;

@@ -389,16 +389,33 @@ def test_a_branch_that_cannot_be_computed_fails_when_a_run_takes_it(tmp_path):
                 ours.run(arguments(model, {**given, "c": False}))
 
 
+def test_a_branch_that_gives_an_output_another_rank_than_declared_fails(tmp_path):
+    """tf2onnx writes such models; onnxruntime gives the other rank."""
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[n, 3] x, bool c) => (float[n, 3] y) {
+        z = If (c) <then_branch = t () => (float[n, 3] t0) { t0 = Neg (x) },
+                    else_branch = e () => (float[n] e0) { a = Constant<value_ints = [1]> ()  e0 = ReduceSum<keepdims = 0> (x, a) }>
+        y = Abs (z)
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    for target, device, _ in places([None], "c -options=-O0", ("llvm -opt=0",)):
+        ours = open_model(tmp_path / "model.onnx", target, device)
+        given = {"x": NUMBERS[:, :3]}
+        assert np.array_equal(ours.run(arguments(model, {**given, "c": True}))["y"].numpy(), np.abs(NUMBERS[:, :3]))
+        with pytest.raises(ValueError, match="'y' another number of dimensions than the model declares"):
+            ours.run(arguments(model, {**given, "c": False}))
+
+
 @pytest.mark.parametrize("text, words", [
     # Both branches fail.
     ("""m (float[3] x, float[2] w, bool c) => (float[3] y) {
           y = If (c) <then_branch = t () => (float[3] t0) { t0 = Add (x, w) },
                       else_branch = e () => (float[3] e0) { e0 = Sub (x, w) }> }""", "both of its branches have to work"),
     # The model's output would have two ranks.
-    ("""m (float[3] x, bool c) => (float y) {
+    ("""m (float[3] x, bool c) => (float[] y) {
           y = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
                       else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }> }""", "float32 3 or float32"),
-    ("""m (float[3] x, bool c) => (float y) {
+    ("""m (float[3] x, bool c) => (float[] y) {
           z = If (c) <then_branch = t () => (float[3] t0) { t0 = Neg (x) },
                       else_branch = e () => (float e0) { e0 = ReduceSum<keepdims = 0> (x) }>
           y = Abs (z) }""", "float32 3 or float32"),
