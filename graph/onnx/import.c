@@ -385,7 +385,7 @@ static int already_named(const Scope *scope, size_t before, const OnnxNode *node
 #define MAX_NAMED_OPERATORS 64
 
 int bp__scope_check_operators(const Scope *scope) {
-  const char *missing = "";
+  const char *missing = "", *set = ""; /* the operator set is that of ONNX's own domain */
   int32_t count = 0;
   for (size_t i = 0; i < scope->num_nodes && count < MAX_NAMED_OPERATORS; i++) {
     const OnnxNode *node = scope->nodes[i];
@@ -401,16 +401,18 @@ int bp__scope_check_operators(const Scope *scope) {
       continue;
     missing = bp__arena_printf(&scope->import->graph->arena, "%s%s%s%s%s (node '%s')", missing,
                                count ? ", " : "", domain, *domain ? "::" : "", node->op_type, name);
-    if (!missing)
+    if (*domain == 0)
+      set = bp__arena_printf(&scope->import->graph->arena, "operator set %d of ", scope->version);
+    if (!missing || !set)
       return -1;
     count++;
   }
   if (count == 0)
     return 0;
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                        "the model uses %d operator%s that operator set %d of this importer lacks: "
-                        "%s; docs/operators.md lists the supported operators",
-                        count, count > 1 ? "s" : "", scope->version, missing);
+                        "the model uses %d operator%s that %sthis importer lacks: %s; "
+                        "docs/operators.md lists the supported operators",
+                        count, count > 1 ? "s" : "", set, missing);
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */

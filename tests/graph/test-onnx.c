@@ -177,6 +177,10 @@ static void test_missing_operators(void) {
       builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
       "3 operators|Frobnicate (node 'the Frobnicate')|ImageDecoder (node 'the ImageDecoder')|"
       "com.example::Relu|docs/operators.md");
+  builder = small();
+  onnx_node(builder, "Relu", "y", "t", "")->domain = (char[]){"com.example"};
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
+                 "1 operator that this importer lacks: com.example::Relu");
 }
 
 static void test_operator_set(void) {
