@@ -175,16 +175,17 @@ static const char prologue[] =
     "  }\n"
     "BP_TRY_EXTREMUM(min)\n"
     "BP_TRY_EXTREMUM(max)\n"
-    "/* The lanes of a that are less (or greater) than those of b; elsewhere those of b. */\n"
-    "#define BP_LANES_OF(KIND, OPERATOR, a, b) ({ \\\n"
-    "  __typeof__((a) + (b)) bp_a = a, bp_b = b, bp_to; \\\n"
-    "  if (!bp_try_##KIND(&bp_to, &bp_a, &bp_b, sizeof bp_to, sizeof bp_to[0])) { \\\n"
-    "    __typeof__(bp_a OPERATOR bp_b) bp_mask = bp_a OPERATOR bp_b; \\\n"
-    "    bp_to = (__typeof__(bp_to))((bp_mask & (__typeof__(bp_mask))bp_a) \\\n"
-    "                                | (~bp_mask & (__typeof__(bp_mask))bp_b)); \\\n"
-    "  } \\\n"
-    "  bp_to; \\\n"
-    "})\n"
+    "/* The lanes of a that are less (or greater) than those of b; elsewhere those of b. Each "
+    "vector\n"
+    " * type has a function of its own: compilers reduce it once, and not at each use. */\n"
+    "#define BP_LANES_OF(VECTOR, NAME, KIND, OPERATOR) \\\n"
+    "  BP_INLINE VECTOR VECTOR##_##NAME(VECTOR a, VECTOR b) { \\\n"
+    "    __typeof__(a OPERATOR b) mask = a OPERATOR b; \\\n"
+    "    VECTOR to; \\\n"
+    "    if (!bp_try_##KIND(&to, &a, &b, sizeof to, sizeof to[0])) \\\n"
+    "      to = (VECTOR)((mask & (__typeof__(mask))a) | (~mask & (__typeof__(mask))b)); \\\n"
+    "    return to; \\\n"
+    "  }\n"
     "/* c plus the four products of an unsigned byte of a and the signed byte of b at its place.\n"
     " * Without an instruction for that, the products of even bytes and of odd bytes are products\n"
     " * of 16-bit integers. Returns 0 if vectors of `size` bytes have neither; `size` is "
@@ -722,8 +723,8 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"popcount", BP_DTYPE_UINT, 0, 0, "__builtin_popcount($1)"},
     {"dot4_us", BP_DTYPE_INT, 32, 1, "BP_DOT4_US($1, $2, $3)"},
     {"prefetch", BP_DTYPE_HANDLE, 0, 0, "__builtin_prefetch($1)"},
-    {"lesser", BP_DTYPE_FLOAT, 0, 1, "BP_LANES_OF(min, <, $1, $2)"},
-    {"greater", BP_DTYPE_FLOAT, 0, 1, "BP_LANES_OF(max, >, $1, $2)"},
+    {"lesser", BP_DTYPE_FLOAT, 0, 1, "$3_lesser($1, $2)"},
+    {"greater", BP_DTYPE_FLOAT, 0, 1, "$3_greater($1, $2)"},
 };
 
 const BpDialect bp__dialect_c = {
@@ -753,6 +754,8 @@ const BpDialect bp__dialect_c = {
     .vector_type = "$3x$2",
     .vector_typedef = "typedef $1 $3 __attribute__((vector_size($4)));\n"
                       "typedef $3 $3_u __attribute__((aligned($5)));\n"
+                      "BP_LANES_OF($3, lesser, min, <)\n"
+                      "BP_LANES_OF($3, greater, max, >)\n"
                       "BP_INLINE $3 $3_load_bits(const $1 *from, unsigned long long bits) {\n"
                       "  $3 value = {0};\n"
                       "  bp_load_bits(&value, from, bits, $4, $5);\n"

@@ -290,13 +290,13 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
 
 /* Chooses for each lane the lesser (kind LT) or greater (GT) of `a` and `b`; if the comparison is
  * false, as with NaN, the lane of `b`. x86 has an instruction for this choice. A dialect may have
- * the intrinsics "lesser" and "greater". */
+ * the intrinsics "lesser" and "greater", whose text gets the type as $3. */
 static BpExpr lanes_of_either(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *row = bp__is_float(dtype)
                         ? bp__vector_intrinsic(e, kind == BP_IR_LT ? "lesser" : "greater", dtype)
                         : NULL;
   if (row)
-    return bp__text(bp__apply(e, row, a.text, b.text));
+    return bp__text(bp__apply(e, row, a.text, b.text, bp__type(e, dtype)));
   BpExpr condition = {bp__format(e, "(%s %s %s)", a.text, operator_text(kind), b.text), dtype.bits,
                       0};
   return bp__select_vector(e, dtype, condition, a, b);
