@@ -238,6 +238,8 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
     return fused; /* unknown until the fused loop is made, then the value of that loop */
   if (nest->extent[axis->index] == 1 && !nest->open[axis->index])
     return bp__ir_int64(module, 0);
+  if (axis == use->inner && nest->extent[use->outer->index] == 1 && !nest->open[use->outer->index])
+    return fused;
   return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD, fused,
                                        extent_node(nest, use->inner)));
 }

@@ -902,14 +902,40 @@ static void add_product(BpIndexContext *context, Linear *linear, const Factors *
   add_scaled(linear, &product, multiple);
 }
 
+/* Multiplies out one sum among the factors of a term if the result has a quotient whose remainder
+ * is in the form: (x / c + 1) * c + x % c. */
+static bool expand(BpIndexContext *context, Linear *linear, int32_t at) {
+  Factors factors = factors_of(linear->terms[at].atom);
+  for (int32_t i = 0; i < factors.count; i++) {
+    Factors rest = factors;
+    Linear wider = *linear, sum;
+    Halves halves;
+    if (!is_sum_or_product(factors.items[i]))
+      continue;
+    remove_factor(&rest, factors.items[i]);
+    linear_of(context, factors.items[i], &sum);
+    wider.terms[at] = wider.terms[--wider.count];
+    add_product(context, &wider, &rest, &sum, linear->terms[at].multiple);
+    for (int32_t k = 0; k < wider.count && !wider.failed; k++) {
+      if (!find_halves(context, &wider, &wider.terms[k], &halves))
+        continue;
+      *linear = wider;
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Replaces c * (x / c) + x % c by x, so that the index of a fused axis becomes one variable
  * again. */
 static void recombine(BpIndexContext *context, Linear *linear) {
   for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
     Term high = linear->terms[i];
     Halves halves;
-    if (!find_halves(context, linear, &high, &halves))
+    if (!find_halves(context, linear, &high, &halves)) {
+      i = expand(context, linear, i) ? -1 : i;
       continue;
+    }
     Linear whole;
     linear_of(context, halves.quotient->operands[0], &whole);
     Term low = linear->terms[halves.remainder];
