@@ -804,6 +804,22 @@ static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, B
   return *let && bp__index_set_range(index, *let, first.min, end.max, false) == 0 ? *let : NULL;
 }
 
+static int visit_open(void *context, const BpIrNode *node) {
+  const BpLowering *lowering = context;
+  for (int32_t i = lowering->num_args; i < lowering->num_params; i++)
+    if (lowering->params[i] == node)
+      return 1;
+  return 0;
+}
+
+/* Whether the choice is a minimum or maximum of open extents: outside of an innermost loop it costs
+ * less than the copies of the loop that would do without it. Returns 1, 0 or -1 with an error. */
+static int is_open_limit(const Partition *partition, const Choice *choice) {
+  return is_limit(choice->node)
+             ? bp__ir_visit_once(choice->difference, visit_open, partition->lowering)
+             : 0;
+}
+
 /* Splits the loop into up to three loops at a cut, which is also given limited to the bounds;
  * returns the loop unchanged if the code would grow too much. */
 static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice *choice,
@@ -811,6 +827,10 @@ static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice
   Partition *partition = scan->partition;
   BpIrModule *module = partition->lowering->module;
   const BpIrNode *nodes[3], *open_let, *shut_let = NULL;
+  bool saves_little = is_limit(choice->node) && has_loop(loop->operands[3], true);
+  int is_open = saves_little ? is_open_limit(partition, choice) : 0;
+  if (is_open != 0)
+    return is_open < 0 ? NULL : loop;
   const BpIrNode *open = name_place(partition, limited->open, bounds, &open_let), *shut = open;
   if (limited->shut != limited->open)
     shut = name_place(partition, limited->shut, bounds, &shut_let);
@@ -830,7 +850,6 @@ static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice
       return NULL;
     nodes[i] = parts[i].node;
   }
-  bool saves_little = is_limit(choice->node) && has_loop(loop->operands[3], true);
   int affords = can_afford(scan, loop, nodes, 3, saves_little);
   if (affords <= 0)
     return affords < 0 ? NULL : loop;
@@ -871,8 +890,12 @@ static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Cho
     return NULL;
   int known = bp__index_decide(index, condition);
   bool saves_little = is_limit(choice->node);
-  if (known < 0 && saves_little && partition->has_gathered && is_lanes(loop))
-    return loop; /* a branch around one vector saves too little */
+  int is_open = known < 0 ? is_open_limit(partition, choice) : 0;
+  if (is_open < 0)
+    return NULL;
+  /* A branch around one vector saves too little. */
+  if (is_open || (known < 0 && saves_little && partition->has_gathered && is_lanes(loop)))
+    return loop;
   if (known >= 0) {
     const BpIrNode *only = copy_on_side(scan, loop, choice, known);
     return only ? partition_statement(partition, only) : NULL;

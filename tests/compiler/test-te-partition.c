@@ -209,6 +209,75 @@ typedef struct Edge {
   const BpIrNode *extent;
 } Edge;
 
+static const BpIrNode *later_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *at[] = {te_op(te, BP_IR_ADD, axes[0], te_int(te, 1)), axes[1], axes[2]};
+  return te_op(te, BP_IR_SUB, te_float(te, 0), bp_te_read(te, context, at));
+}
+
+/* All blocks of [g + 1, h, w] but the first: an index into a fused axis, plus the extent of a
+ * block.
+ */
+static void check_later_blocks(const BpIrNode *(*count)(BpTe *te)) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *extents[] = {te_op(te, BP_IR_ADD, count(te), te_int(te, 1)),
+                               bp_te_open_extent(te, "h", 6, 100),
+                               bp_te_open_extent(te, "w", 4, 100)};
+  BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, extents, 3);
+  extents[0] = te_op(te, BP_IR_SUB, extents[0], te_int(te, 1));
+  BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", extents, 3, later_body, in)};
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  BpTeAxis *fused = bp_te_stage_axis(stage, 0), *tile, *lane;
+  for (int32_t i = 1; i < 3; i++)
+    if (bp_te_fuse(stage, fused, bp_te_stage_axis(stage, i), &fused) != 0)
+      g_error("%s", bp_error_message());
+  if (bp_te_split(stage, fused, 8, BP_TE_TAIL_PEEL, &tile, &lane) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("tidy", te, args, 2, NULL);
+  expect_count(text, "(mod ", 0);
+  expect_count(text, "(load in (ramp ", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
+static const BpIrNode *one_block(BpTe *te) {
+  return te_int(te, 1);
+}
+
+static const BpIrNode *open_blocks(BpTe *te) {
+  return bp_te_open_extent(te, "g", 3, 100);
+}
+
+static void test_a_fused_axis_beside_an_open_distance_is_its_own_index(void) {
+  check_later_blocks(one_block);
+  check_later_blocks(open_blocks);
+}
+
+static const BpIrNode *clamped_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Edge *edges = context;
+  const BpIrNode *at[3] = {axes[0], axes[1], axes[2]};
+  for (int32_t i = 0; i < 2; i++)
+    at[i] = te_op(te, BP_IR_MIN, axes[i], te_op(te, BP_IR_SUB, edges[i].extent, te_int(te, 1)));
+  return bp_te_read(te, edges[0].in, at);
+}
+
+/* Minima of open extents outside of the innermost loop cost less than copies of that loop. */
+static void test_an_open_minimum_outside_of_the_innermost_loop_stays(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *small[] = {bp_te_open_extent(te, "a", 6, 100), bp_te_open_extent(te, "b", 6, 100),
+                             bp_te_open_extent(te, "c", 6, 100)};
+  const BpIrNode *large[] = {bp_te_open_extent(te, "d", 6, 100), bp_te_open_extent(te, "e", 6, 100),
+                             small[2]};
+  BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, small, 3);
+  Edge edges[] = {{in, small[0]}, {in, small[1]}};
+  BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", large, 3, clamped_body, edges)};
+  char *text = text_after("partition", te, args, 2, NULL);
+  expect_count(text, "te.write", 1);
+  expect_count(text, "(min", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* in[x] up to the extent, then zeros. */
 static const BpIrNode *extended_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Edge *edge = context;
@@ -510,6 +579,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
   g_test_add_func("/te/partition/a-fused-axis-of-open-extents-is-its-own-index",
                   test_a_fused_axis_of_open_extents_is_its_own_index);
+  g_test_add_func("/te/partition/a-fused-axis-beside-an-open-distance-is-its-own-index",
+                  test_a_fused_axis_beside_an_open_distance_is_its_own_index);
+  g_test_add_func("/te/partition/an-open-minimum-outside-of-the-innermost-loop-stays",
+                  test_an_open_minimum_outside_of_the_innermost_loop_stays);
   g_test_add_func("/te/partition/two-choices-of-one-place-divide-a-loop-once",
                   test_two_choices_of_one_place_divide_a_loop_once);
   g_test_add_func("/te/partition/edges-have-loops-of-their-own",
