@@ -159,20 +159,32 @@ static void param_tables(BpEmitter *e, const BpIrNode *function) {
   bp__text_free(&rows);
 }
 
-/* Checks extents that are expressions of the scalar parameters. */
+/* Checks extents that are expressions of the scalar parameters, by one call: a C compiler takes
+ * milliseconds for a function with a call and a branch for each extent. */
 static void check_symbolic_extents(BpEmitter *e, const BpIrNode *function) {
+  BpText places = {NULL, 0, 0}, expected = {NULL, 0, 0};
+  int count = 0;
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
     const BpIrNode *param = e->ir->operand(function, i);
     for (int32_t k = 0; is_buffer(e, param) && k < e->ir->num_operands(param); k++) {
       if (constant_extent(e, param, k) >= 0)
         continue;
       const BpIrNode *extent = e->ir->operand(param, k);
+      const char *comma = count++ ? ", " : "";
       bp__begin_statement(e, &extent, 1);
-      bp__line(e, "if (bp_check_extent(\"%s\", params_%s, args, %d, %d, %s))", e->function_name,
-               e->function_name, i, k, bp__bare(e, bp__index(e, extent).text));
-      bp__line(e, "  return -1;");
+      bp__appendf(e, &places, "%s{%d, %d}", comma, i, k);
+      bp__appendf(e, &expected, "%s%s", comma, bp__bare(e, bp__index(e, extent).text));
     }
   }
+  if (count > 0) {
+    bp__line(e, "static const int places[][2] = {%s};", places.data ? places.data : "");
+    bp__line(e, "const long long expected[] = {%s};", expected.data ? expected.data : "");
+    bp__line(e, "if (bp_check_extents(\"%s\", params_%s, args, places, expected, %d))",
+             e->function_name, e->function_name, count);
+    bp__line(e, "  return -1;");
+  }
+  bp__text_free(&places);
+  bp__text_free(&expected);
 }
 
 static const char *scalar_argument(BpEmitter *e, BpDataType dtype, int32_t i) {
