@@ -22,6 +22,9 @@
  * them. */
 #define MAX_CHOICES 64
 
+/* The maximum number of elements, computed from extents, that are written without loops. */
+#define MAX_EXTENTS 16
+
 /* The number of elements of a run from which on a further loop around the run costs nothing. */
 #define LEAST_RUN 128
 
@@ -211,11 +214,28 @@ static int count_dear(void *context, const BpIrNode *node) {
   return 0;
 }
 
+/* Whether the stage writes a few elements that it computes from extents alone, such as a shape.
+ * Each element is often a choice by its own number, which unrolled code does not have. */
+static bool writes_extents(const BpStageInfo *info, const BpMachine *machine) {
+  return !machine->has_kernels && info->num_accesses == 0 &&
+         !bp__info_is_open(info, 0, info->ndim) &&
+         bp__info_size(info, 0, info->ndim) <= MAX_EXTENTS;
+}
+
+static int unroll_all(const BpStageInfo *info) {
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (bp_te_unroll(info->stage, info->stage->axes[i]) != 0)
+      return -1;
+  return 0;
+}
+
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
   BpTeAxis *run, *outer[BP_TE_MAX_NDIM];
   int32_t count, dear = 0;
   if (info->ndim == 0)
     return 0;
+  if (writes_extents(info, machine))
+    return unroll_all(info);
   if (bp__ir_visit_once(info->s->body, count_dear, &dear) != 0)
     return -1;
   double work = bp__info_size(info, 0, info->ndim) * (1 + DEAR_ELEMENTS * dear);
