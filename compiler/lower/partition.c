@@ -37,9 +37,10 @@ typedef struct Partition {
   bool has_gathered; /* whether the function had such elements before the pass */
 } Partition;
 
-/* A comparison, MIN or MAX that chooses its first side exactly if `difference` >= 0. */
+/* A comparison, MIN, MAX or switch that chooses its first side exactly if `difference` >= 0. */
 typedef struct Choice {
   const BpIrNode *node, *difference;
+  const BpIrNode *seen; /* the node with values for names; variables of lanes are free */
 } Choice;
 
 /* The conditions in the body of one loop. */
@@ -79,9 +80,20 @@ static bool is_lanes(const BpIrNode *loop) {
   return loop->int_value == BP_IR_FOR_VECTORIZED || loop->int_value == BP_IR_FOR_UNROLLED;
 }
 
+static bool is_order(const BpIrNode *node) {
+  return node->kind >= BP_IR_LT && node->kind <= BP_IR_GE;
+}
+
+/* Whether the node is an index times a comparison, which chooses between the index and 0. */
+static bool is_switch(const BpIrNode *node) {
+  return node->kind == BP_IR_MUL && bp__dtype_equal(node->dtype, bp__dtype_int64()) &&
+         node->operands[1]->kind == BP_IR_CAST && is_order(node->operands[1]->operands[0]);
+}
+
 /* The difference that is at least 0 where the node chooses its first side; NULL if the node is no
  * choice. */
 static const BpIrNode *difference_of(const Partition *partition, const BpIrNode *node) {
+  node = is_switch(node) ? node->operands[1]->operands[0] : node;
   const BpIrNode *const *x = node->operands;
   if (node->num_operands != 2 || !bp__dtype_equal(x[0]->dtype, bp__dtype_int64()))
     return NULL;
@@ -264,7 +276,7 @@ static bool is_limit(const BpIrNode *node) {
 }
 
 static bool is_choice(const BpIrNode *node) {
-  bool chooses = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || is_limit(node);
+  bool chooses = is_order(node) || is_limit(node) || is_switch(node);
   return chooses && bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64());
 }
 
@@ -279,7 +291,7 @@ static int visit_choice(void *context, const BpIrNode *node) {
     return is_data < 0 ? -1 : 0;
   if (!is_choice(seen)) /* the values of names decide the choice */
     return 0;
-  Choice choice = {node, difference_of(partition, seen)};
+  Choice choice = {node, difference_of(partition, seen), seen};
   int claimed = claim_choice(scan, &choice);
   if (claimed > 0)
     scan->choices[scan->count++] = choice;
@@ -290,12 +302,22 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
+/* Skips buffers, and the comparison of a switch, which is no choice of its own. */
+static int enter_scan(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  if (!is_switch(node))
+    return bp__ir_skip_buffer(rewriter, node, result);
+  *result = node;
+  return bp__ir_rewrite(rewriter, node->operands[0]) && visit_choice(rewriter->context, node) == 0
+             ? 1
+             : -1;
+}
+
 /* Visits the nodes that a copy may decide. The extents of buffers are skipped, because each further
  * copy would decide a minimum in them again. */
 static int scan_expression(Scan *scan, const BpIrNode *node) {
   BpIrRewriter rewriter = {.module = scan->partition->lowering->module,
                            .context = scan,
-                           .enter = bp__ir_skip_buffer,
+                           .enter = enter_scan,
                            .leave = note_choice};
   const BpIrNode *same = bp__ir_rewrite(&rewriter, node);
   bp__ir_rewriter_clear(&rewriter);
@@ -408,6 +430,8 @@ static int visit_jump(void *context, const BpIrNode *node) {
   case BP_IR_SELECT:
   case BP_IR_CALL:
     return differs(lanes, node);
+  case BP_IR_MUL:
+    return is_switch(node) && differs(lanes, node);
   default:
     return value && value != node;
   }
@@ -600,8 +624,12 @@ static int enter_copy(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
     int decided = i < copy->scan->count ? is_decided(copy, copy->scan->choices[i].difference) : -1;
     if (decided < 0)
       return 0;
-    *result = bp__dtype_is_bool(node->dtype) ? bp__ir_bool(rewriter->module, decided)
-                                             : bp__ir_rewrite(rewriter, node->operands[!decided]);
+    if (bp__dtype_is_bool(node->dtype))
+      *result = bp__ir_bool(rewriter->module, decided);
+    else if (is_switch(node) && !decided)
+      *result = bp__ir_int64(rewriter->module, 0);
+    else
+      *result = bp__ir_rewrite(rewriter, node->operands[!decided]);
   }
   return *result ? 1 : -1;
 }
@@ -820,6 +848,19 @@ static int is_open_limit(const Partition *partition, const Choice *choice) {
              : 0;
 }
 
+/* Whether a branch around a loop is worth less than the code of a second version of the loop: 1, 0
+ * or -1 with an error. A switch of an index pays where the loop is innermost and moves the index.
+ */
+static int saves_nothing(const Partition *partition, const BpIrNode *loop, const Choice *choice) {
+  if (!is_switch(choice->node))
+    return is_open_limit(partition, choice);
+  if (has_loop(loop->operands[3], true))
+    return 1;
+  int uses = bp__ir_uses(choice->seen, loop->operands[0]);
+  int is_free = bp__index_has_free(&partition->lowering->index, choice->seen);
+  return uses < 0 || is_free < 0 ? -1 : !uses && !is_free;
+}
+
 /* Splits the loop into up to three loops at a cut, which is also given limited to the bounds;
  * returns the loop unchanged if the code would grow too much. */
 static const BpIrNode *split_loop(Scan *scan, const BpIrNode *loop, const Choice *choice,
@@ -890,11 +931,11 @@ static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Cho
     return NULL;
   int known = bp__index_decide(index, condition);
   bool saves_little = is_limit(choice->node);
-  int is_open = known < 0 ? is_open_limit(partition, choice) : 0;
-  if (is_open < 0)
+  int is_kept = known < 0 ? saves_nothing(partition, loop, choice) : 0;
+  if (is_kept < 0)
     return NULL;
   /* A branch around one vector saves too little. */
-  if (is_open || (known < 0 && saves_little && partition->has_gathered && is_lanes(loop)))
+  if (is_kept || (known < 0 && saves_little && partition->has_gathered && is_lanes(loop)))
     return loop;
   if (known >= 0) {
     const BpIrNode *only = copy_on_side(scan, loop, choice, known);
@@ -907,7 +948,7 @@ static const BpIrNode *unswitch_loop(Scan *scan, const BpIrNode *loop, const Cho
     if (!parts[i])
       return NULL;
   }
-  int affords = can_afford(scan, loop, parts, 2, saves_little);
+  int affords = can_afford(scan, loop, parts, 2, saves_little || is_switch(choice->node));
   if (affords <= 0)
     return affords < 0 ? NULL : loop;
   branch = bp_ir_if(index->module, condition, parts[0], parts[1]);

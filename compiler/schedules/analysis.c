@@ -105,8 +105,11 @@ static int find_piece(BpLowering *lowering, const BpIrNode *index, const BpStage
   return 0;
 }
 
-/* Replaces a minimum or maximum by the operand that depends on the variable. */
+/* Replaces a minimum or maximum by the operand that depends on the variable, and an index times a
+ * comparison by the index. */
 static const BpIrNode *choose_moving_side(BpIrRewriter *rewriter, const BpIrNode *node) {
+  if (node->kind == BP_IR_MUL && node->operands[1]->kind == BP_IR_CAST)
+    return node->operands[0];
   if (node->kind != BP_IR_MIN && node->kind != BP_IR_MAX)
     return node;
   int uses = bp__ir_uses(node->operands[0], rewriter->context);

@@ -297,7 +297,8 @@ static int bind_expand(BpVectorMaker m, BpGraphNode *node) {
   return bp__vector_replace(m, node, "ExpandIn", shape, NULL, 0);
 }
 
-/* An open extent may be 1 or the wanted extent: the index is clamped to the last element. */
+/* An open extent is 1 or the wanted extent, which the run has checked: an index times a comparison
+ * is the index or 0. */
 static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -305,9 +306,10 @@ static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, voi
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
   int32_t added = out->ndim - in->ndim;
   for (int32_t i = 0; i < in->ndim; i++) {
-    const BpIrNode *last = x_sub(ir, bp__op_extent(op, in->shape[i]), x_index(ir, 1));
-    indices[i] =
-        in->shape[i] == out->shape[added + i] ? axes[added + i] : x_min(ir, axes[added + i], last);
+    const BpIrNode *moves = x_lt(ir, x_index(ir, 1), bp__op_extent(op, in->shape[i]));
+    indices[i] = axes[added + i];
+    if (in->shape[i] != out->shape[added + i])
+      indices[i] = x_mul(ir, indices[i], bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, moves));
   }
   return bp_te_read(te, op->inputs[0], indices);
 }

@@ -313,6 +313,33 @@ static void test_two_choices_of_one_place_divide_a_loop_once(void) {
   bp_te_free(te);
 }
 
+static const BpIrNode *switched_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Edge *edges = context;
+  const BpIrNode *at[2];
+  for (int32_t i = 0; i < 2; i++)
+    at[i] = te_op(te, BP_IR_MUL, axes[i],
+                  bp_ir_cast(bp_te_ir(te), (BpDataType){BP_DTYPE_INT, 64, 1},
+                             te_op(te, BP_IR_LT, te_int(te, 1), edges[i].extent)));
+  return bp_te_read(te, edges[0].in, at);
+}
+
+/* Extents that are 1 or those of the result. The loop over the vectors has a version that reads
+ * neighbours, and one that reads one element; the outer loop has none. */
+static void test_an_index_times_a_comparison_divides_the_innermost_loop(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *from[] = {bp_te_open_extent(te, "a", 6, 100), bp_te_open_extent(te, "b", 6, 100)};
+  const BpIrNode *to[] = {bp_te_open_extent(te, "c", 6, 100), bp_te_open_extent(te, "d", 6, 100)};
+  BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, from, 2);
+  Edge edges[] = {{in, from[0]}, {in, from[1]}};
+  BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", to, 2, switched_body, edges)};
+  split_vectors(bp_te_stage(te, args[1]), 1);
+  char *text = text_after("tidy", te, args, 2, NULL);
+  expect_count(text, "(store out ", 4); /* two for full vectors, two for the last */
+  expect_count(text, "(load in (ramp ", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* A parallel loop stays one loop, with one branch inside. */
 static void test_a_parallel_loop_is_not_split(void) {
   BpTe *te = bp_te_create();
@@ -583,6 +610,8 @@ int main(int argc, char **argv) {
                   test_a_fused_axis_beside_an_open_distance_is_its_own_index);
   g_test_add_func("/te/partition/an-open-minimum-outside-of-the-innermost-loop-stays",
                   test_an_open_minimum_outside_of_the_innermost_loop_stays);
+  g_test_add_func("/te/partition/an-index-times-a-comparison-divides-the-innermost-loop",
+                  test_an_index_times_a_comparison_divides_the_innermost_loop);
   g_test_add_func("/te/partition/two-choices-of-one-place-divide-a-loop-once",
                   test_two_choices_of_one_place_divide_a_loop_once);
   g_test_add_func("/te/partition/edges-have-loops-of-their-own",
