@@ -3,6 +3,8 @@
  * and the code of blocks that are transposed in registers. test-te-random-schedules checks that the
  * results do not change. */
 
+#include <backplane/compiler/schedules.h>
+
 #include "te-run.h"
 
 #include <math.h>
@@ -340,6 +342,31 @@ static void test_an_index_times_a_comparison_divides_the_innermost_loop(void) {
   bp_te_free(te);
 }
 
+static const BpIrNode *shape_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *const *extents = context, *value = te_int(te, 1);
+  for (int32_t i = 0; i < 2; i++)
+    value = bp_ir_select(ir, te_op(te, BP_IR_EQ, axes[0], te_int(te, i)), extents[i], value);
+  return value;
+}
+
+/* A shape as a tensor: each element is stored without a choice. */
+static void test_elements_of_a_shape_are_stored_one_by_one(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *extents[] = {bp_te_open_extent(te, "a", 6, 100),
+                               bp_te_open_extent(te, "b", 6, 100)};
+  BpTeTensor *shape = bp_te_compute(te, "shape", (int64_t[]){3}, 1, shape_body, (void *)extents);
+  BpTarget *target = bp_target_parse("c");
+  if (!shape || !target || bp_schedule_auto(te, &shape, 1, target) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("tidy", te, &shape, 1, NULL);
+  expect_count(text, "(store shape ", 3);
+  expect_count(text, "select", 0);
+  g_free(text);
+  bp_object_release(target);
+  bp_te_free(te);
+}
+
 /* A parallel loop stays one loop, with one branch inside. */
 static void test_a_parallel_loop_is_not_split(void) {
   BpTe *te = bp_te_create();
@@ -612,6 +639,8 @@ int main(int argc, char **argv) {
                   test_an_open_minimum_outside_of_the_innermost_loop_stays);
   g_test_add_func("/te/partition/an-index-times-a-comparison-divides-the-innermost-loop",
                   test_an_index_times_a_comparison_divides_the_innermost_loop);
+  g_test_add_func("/te/schedules/elements-of-a-shape-are-stored-one-by-one",
+                  test_elements_of_a_shape_are_stored_one_by_one);
   g_test_add_func("/te/partition/two-choices-of-one-place-divide-a-loop-once",
                   test_two_choices_of_one_place_divide_a_loop_once);
   g_test_add_func("/te/partition/edges-have-loops-of-their-own",
