@@ -88,10 +88,10 @@ int bp__build_canonical(const BpBuild *build, BpGraph *graph);
 /* Brings convolutions into the channel-blocked layout if the target has vectors and no threads in
  * lock-step (layout.c). */
 int bp__build_layout(const BpBuild *build, BpGraph *graph);
-/* Moves the scales of dequantised operands behind products and convolutions (levels.c). */
-int bp__build_levels(const BpBuild *build, BpGraph *graph);
-/* Makes dot products, or products of float32, of products of bytes as int32 (bytes.c). */
-int bp__build_bytes(const BpBuild *build, BpGraph *graph);
+/* Moves the scales of dequantised operands behind products and convolutions (dequantized.c). */
+int bp__build_dequantized(const BpBuild *build, BpGraph *graph);
+/* Makes dot products, or products of float32, of products of bytes as int32 (byte_products.c). */
+int bp__build_byte_products(const BpBuild *build, BpGraph *graph);
 /* Packs second operands of products in panels if the target has vectors and no threads in lock-step
  * (pack.c). */
 int bp__build_pack(const BpBuild *build, BpGraph *graph);

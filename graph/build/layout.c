@@ -8,7 +8,7 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
-#include "graph/build/bytes.h"
+#include "graph/build/byte_products.h"
 #include "graph/build/winograd.h"
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"

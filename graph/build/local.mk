@@ -5,7 +5,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/append.c \
 	graph/build/arenas.c \
 	graph/build/build.h \
-	graph/build/bytes.c graph/build/bytes.h \
+	graph/build/byte_products.c graph/build/byte_products.h \
 	graph/build/canonical.c \
 	graph/build/choose.c graph/build/choose.h \
 	graph/build/part_times.c \
@@ -16,7 +16,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/json.c \
 	graph/build/kernels.c \
 	graph/build/layout.c \
-	graph/build/levels.c \
+	graph/build/dequantized.c \
 	graph/build/load.c \
 	graph/build/lower.c \
 	graph/build/options.c graph/build/options.h \

@@ -18,14 +18,9 @@
  * CONFLICT_BYTES. */
 #define CONFLICT_BYTES 2048
 
-static int is_dot(const BpGraphNode *node) {
-  return !strcmp(node->op->name, "MatMulDot");
-}
-
 static int is_product(const BpGraphNode *node) {
-  int is_one = is_dot(node) || (!strcmp(node->op->name, "MatMul") && !node->op->domain[0]);
-  return is_one && node->inputs[0]->ndim > 1 && node->inputs[1]->ndim > 1 &&
-         bp__value_num_elements(node->inputs[0]) != 0 &&
+  return node->op->compute == bp__compute_matmul && node->inputs[0]->ndim > 1 &&
+         node->inputs[1]->ndim > 1 && bp__value_num_elements(node->inputs[0]) != 0 &&
          bp__value_num_elements(node->inputs[1]) != 0;
 }
 
@@ -148,7 +143,7 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
   if (panel >= matrix[1])
     return 0;
   BpGraphAttr attrs[] = {bp__attr_int(rewrite->graph, "columns", matrix[1]),
-                         bp__attr_int(rewrite->graph, "is_dot", is_dot(node))};
+                         bp__attr_int(rewrite->graph, "is_dot", bp__node_int(node, "is_dot", 0))};
   operands[1] = packed(rewrite, operands[1], panel);
   product =
       bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, operands, 2, attrs, 2);

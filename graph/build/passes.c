@@ -33,8 +33,8 @@ static const struct {
     /* The passes from here on follow all passes that do not depend on the target, so that no cut
      * separates nodes that they join. */
     {"cut", cut, false, false},
-    {"levels", bp__build_levels, true, true},
-    {"bytes", bp__build_bytes, true, true},
+    {"dequantized", bp__build_dequantized, true, true},
+    {"byte_products", bp__build_byte_products, true, true},
     {"layout", bp__build_layout, true, true},
     {"pack", bp__build_pack, true, true},
     {"own_outputs", bp__build_own_outputs, false, false},

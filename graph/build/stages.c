@@ -235,6 +235,18 @@ static int provide_symbol(Cut *cut, int32_t stage, int64_t symbol) {
   return 0; /* a node of the stage binds the symbol */
 }
 
+/* Removes the inputs that nodes give which the stage repeats. */
+static void remove_repeated(Cut *cut, int32_t stage) {
+  BpList *inputs = &cut->inputs[stage];
+  size_t count = 0;
+  for (size_t i = 0; i < inputs->size; i++) {
+    const BpGraphValue *value = inputs->items[i];
+    if (!value->producer || bp__list_index(&cut->binds[stage], value->producer) < 0)
+      inputs->items[count++] = inputs->items[i];
+  }
+  inputs->size = count;
+}
+
 static int find_inputs(Cut *cut, int32_t stage) {
   BpGraphNode *const *nodes = (BpGraphNode **)cut->graph->nodes.items;
   int32_t begin = cut->first[stage], end = cut->first[stage + 1];
@@ -252,6 +264,7 @@ static int find_inputs(Cut *cut, int32_t stage) {
   for (int32_t i = 0; i < num_extents && !status; i++)
     if (cut->marked[i])
       status = provide_symbol(cut, stage, bp__extents_at(i));
+  remove_repeated(cut, stage);
   return status;
 }
 

@@ -68,8 +68,8 @@ BP_ROW_COMPUTE(matmul) {
 
 /* ---- Of bytes ---------------------------------------------------------------------------- */
 
-/* Words: bytes as int32, four along the last dimension in each. Only graph/build/bytes.c makes
- * operators on words. */
+/* Words: bytes as int32, four along the last dimension in each. Only passes of
+ * graph/build make operators on words. */
 BP_ROW_INFER(words) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM];

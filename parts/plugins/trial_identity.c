@@ -219,11 +219,13 @@ static void append_user(GString *text) {
   g_string_append_c(text, '\n');
 }
 
-/* Capabilities and filters of system calls, which a trial inherits from this process. */
+/* Capabilities and the number of filters of system calls, which a trial inherits from this
+ * thread. */
 static void append_restrictions(GString *text) {
-  static const char *const names[] = {"CapEff:", "Seccomp:", "Seccomp_filters:"};
+  static const char *const names[] = {
+      "CapEff:", "CapBnd:", "CapAmb:", "Seccomp:", "Seccomp_filters:", "NoNewPrivs:"};
   g_autofree char *status = NULL;
-  if (!g_file_get_contents("/proc/self/status", &status, NULL, NULL))
+  if (!g_file_get_contents("/proc/thread-self/status", &status, NULL, NULL))
     return;
   char *rest = status;
   for (const char *line; (line = bp__line_next(&rest));)

@@ -14,7 +14,7 @@ typedef struct Range {
   enum { ANY_NUMBER, POWER_OF_TWO, POWER_OF_TWO_OR_0 } form;
 } Range;
 
-/* Keep these ranges and the comments in target_api.h equal. */
+/* Keep these ranges and the comments in target_api.h and ir_api.h equal. */
 static const Range ranges[] = {
     {BP_TARGET_VECTOR_BITS, 32, 65536, POWER_OF_TWO_OR_0},
     {BP_TARGET_VECTOR_REGISTERS, 1, 1024, ANY_NUMBER},
@@ -27,6 +27,7 @@ static const Range ranges[] = {
     {BP_TARGET_MAX_SHARED_MEMORY, 0, INT64_C(1) << 40, ANY_NUMBER},
     {BP_TARGET_MAX_BUFFER_BYTES, 1024, INT64_C(1) << 40, ANY_NUMBER},
     {BP_TARGET_MAX_BUFFERS, 4, 64, ANY_NUMBER},
+    {BP_TARGET_BYTE_DOT, 0, 64, ANY_NUMBER},
     {BP_TARGET_MAX_ITERATIONS, 0, INT64_C(1) << 40, ANY_NUMBER},
 };
 

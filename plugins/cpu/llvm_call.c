@@ -117,28 +117,32 @@ static LLVMValueRef x86_intrinsic(BpGen *g, const char *name, LLVMValueRef *args
   return LLVMBuildCall2(g->builder, type, function, args, count, "");
 }
 
-/* The x86 instructions for a dot product of vectors of `bits` bits; NULL if the CPU lacks it. */
-static const char *dot_name(const BpGen *g, int bits) {
-  if (strcmp(g->cpu->arch, "x86_64") || !has_feature(g, "avx512vnni"))
-    return NULL;
-  if (bits == 512)
-    return "llvm.x86.avx512.vpdpbusd.512";
-  if (!has_feature(g, "avx512vl"))
-    return NULL;
-  return bits == 256   ? "llvm.x86.avx512.vpdpbusd.256"
-         : bits == 128 ? "llvm.x86.avx512.vpdpbusd.128"
-                       : NULL;
-}
+/* An x86 intrinsic for vectors of a number of bits, and the features that it needs. */
+typedef struct X86Row {
+  int bits;
+  const char *feature, *more, *name;
+} X86Row;
 
-/* The x86 instruction that adds pairs of products of int16, for vectors of `bits` bits. */
-static const char *pairs_name(const BpGen *g, int bits) {
-  if (strcmp(g->cpu->arch, "x86_64"))
-    return NULL;
-  if (bits == 512 && has_feature(g, "avx512bw"))
-    return "llvm.x86.avx512.pmaddw.d.512";
-  if (bits == 256 && has_feature(g, "avx2"))
-    return "llvm.x86.avx2.pmadd.wd";
-  return bits == 128 ? "llvm.x86.sse2.pmadd.wd" : NULL;
+/* Dot products of bytes, and sums of pairs of products of int16. */
+static const X86Row dot_rows[] = {
+    {512, "avx512vnni", NULL, "llvm.x86.avx512.vpdpbusd.512"},
+    {256, "avx512vnni", "avx512vl", "llvm.x86.avx512.vpdpbusd.256"},
+    {128, "avx512vnni", "avx512vl", "llvm.x86.avx512.vpdpbusd.128"},
+};
+static const X86Row pair_rows[] = {
+    {512, "avx512bw", NULL, "llvm.x86.avx512.pmaddw.d.512"},
+    {256, "avx2", NULL, "llvm.x86.avx2.pmadd.wd"},
+    {128, NULL, NULL, "llvm.x86.sse2.pmadd.wd"},
+};
+
+/* NULL if the CPU lacks the instruction, or this version of LLVM the intrinsic. */
+static const char *x86_name(const BpGen *g, const X86Row *rows, int bits) {
+  for (int i = 0; i < 3 && strcmp(g->cpu->arch, "x86_64") == 0; i++)
+    if (rows[i].bits == bits && (!rows[i].feature || has_feature(g, rows[i].feature)) &&
+        (!rows[i].more || has_feature(g, rows[i].more)) &&
+        LLVMLookupIntrinsicID(rows[i].name, strlen(rows[i].name)))
+      return rows[i].name;
+  return NULL;
 }
 
 /* The bytes of x at even or at odd places, as int16. */
@@ -156,10 +160,10 @@ static LLVMValueRef dot4_us(BpGen *g, BpDataType dtype, LLVMValueRef *args) {
   LLVMBuilderRef b = g->builder;
   LLVMValueRef sum = args[2];
   BpDataType half = {BP_DTYPE_INT, 16, (uint16_t)(dtype.lanes * 2)};
-  const char *name = dot_name(g, dtype.lanes * 32);
+  const char *name = x86_name(g, dot_rows, dtype.lanes * 32);
   if (name)
     return x86_intrinsic(g, name, (LLVMValueRef[]){args[2], args[0], args[1]}, 3);
-  name = pairs_name(g, dtype.lanes * 32);
+  name = x86_name(g, pair_rows, dtype.lanes * 32);
   for (int i = 0; name && i < 2; i++) {
     LLVMValueRef pair[] = {halves(g, half, args[0], i, 0), halves(g, half, args[1], i, 1)};
     sum = LLVMBuildAdd(b, sum, x86_intrinsic(g, name, pair, 2), "");

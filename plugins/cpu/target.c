@@ -48,12 +48,16 @@ static int32_t set_int_if_unset(BpTarget *target, const char *name, int64_t numb
   return bp_cpu_host.target->set_attr(target, name, &value);
 }
 
-/* The products of bytes in the time of one of float32: every x86-64 CPU has an instruction that
- * adds pairs of products of int16. */
-static int64_t byte_products(const BpCpu *cpu, const char *extras) {
-  if (strcmp(cpu->arch, "x86_64") != 0)
-    return 0;
-  return bp_cpu_has_feature(cpu, extras, "avx512vnni") ? 4 : 1;
+/* Sets the number of products of bytes in the time of one of float32: every x86-64 CPU has an
+ * instruction for vectors that adds pairs of products of int16. */
+static int32_t set_byte_dot(BpTarget *target, const BpCpu *cpu, const char *extras) {
+  int64_t bits;
+  if (bp_cpu_target_int(target, BP_TARGET_VECTOR_BITS, &bits))
+    return -1;
+  int has_dots = bp_cpu_has_feature(cpu, extras, "avx512vnni") &&
+                 (bits >= 512 || bp_cpu_has_feature(cpu, extras, "avx512vl"));
+  int64_t products = strcmp(cpu->arch, "x86_64") != 0 || bits < 128 ? 0 : has_dots ? 4 : 1;
+  return set_int_if_unset(target, BP_TARGET_BYTE_DOT, products);
 }
 
 static int check_feature(void *context, const char *item, size_t size) {
@@ -91,7 +95,7 @@ int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
     return -1;
   if (set_int_if_unset(target, BP_TARGET_VECTOR_BITS, cpu->vector_bits) ||
       set_int_if_unset(target, BP_TARGET_VECTOR_REGISTERS, cpu->vector_registers) ||
-      set_int_if_unset(target, BP_TARGET_BYTE_DOT, byte_products(cpu, extras)))
+      set_byte_dot(target, cpu, extras))
     return -1;
   if (!is_native)
     return 0;

@@ -55,11 +55,14 @@ static int32_t raise_unusable(const char *why) {
                          why);
 }
 
-/* Whether the file is empty or begins as a trace does. */
-static int may_replace(int fd) {
+/* Why the file is not replaced, NULL if it is empty or begins as a trace does. */
+static const char *look_into(int fd) {
   char start[sizeof head];
   ssize_t size = pread(fd, start, sizeof head - 1, 0);
-  return size >= 0 && !memcmp(start, head, (size_t)size);
+  if (size < 0)
+    return strerror(errno);
+  int is_trace = size == sizeof head - 1 && !memcmp(start, head, sizeof head - 1);
+  return size == 0 || is_trace ? NULL : "it exists and is no trace";
 }
 
 /* An existing file is replaced only if it is a trace, this user owns it, it has no other name, and
@@ -74,8 +77,9 @@ static const char *look_at(int fd) {
     return "it belongs to another user";
   if (status.st_nlink != 1)
     return "it has another name, too";
-  if (!may_replace(fd))
-    return "it exists and is no trace";
+  const char *why = look_into(fd);
+  if (why)
+    return why;
   if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
     return "another process writes it (%p stands for the process number)";
   return ftruncate(fd, 0) ? strerror(errno) : NULL;

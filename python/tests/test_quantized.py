@@ -36,7 +36,7 @@ def save_model(path, nodes, kind, shape, result, **constants):
 
 
 def wide(values, zero):
-    """Return integers minus their zero point; one of rows becomes a column."""
+    """Return integers minus their zero point."""
     if zero is None:
         return values.astype("i8")
     return values.astype("i8") - zero.astype("i8")
@@ -52,6 +52,7 @@ PRODUCTS = [
     ((2, 9, 1), (1, 7), "u1", "i1", 3, "columns"),
     ((2, 3, 12), (2, 12, 20), "i1", "i1", 7, -128),
     ((17, 2000), (2000, 33), "u1", "u1", 0, None),
+    ((16, 16), (16, 1), "u1", "i1", 5, None),
 ]
 
 
@@ -117,6 +118,7 @@ def test_convolutions_of_bytes_are_exact(target, device, case, tmp_path):
 
 DEQUANTISED = [
     # operator, shapes, types, whether each channel has a scale
+    ("MatMul", (2, 1, 1, 1, 3, 20), (20, 6), "u1", "i1", True),
     ("MatMul", (3, 5, 65), (65, 40), "u1", "i1", True),
     ("MatMul", (4, 300), (300, 17), "i1", "i1", False),
     ("MatMul", (4, 300), (300, 17), "i1", "u1", True),
@@ -154,3 +156,23 @@ def test_operators_of_dequantised_tensors(target, device, case, tmp_path):
         exact = exact * (scales * .25).reshape(-1, 1, 1) + bias.reshape(-1, 1, 1)
     range_ = np.iinfo(kind_x)
     np.testing.assert_array_equal(got, np.clip(np.rint(exact / 2) + zero_x, range_.min, range_.max).astype(kind_x))
+
+
+@pytest.mark.parametrize("op", ["MatMulInteger", "MatMul", "Conv"])
+def test_weights_stay_bytes(op, tmp_path):
+    """Only dot products read weights as bytes."""
+    w = bytes_of("i1", 700, 700, *((1, 1) if op == "Conv" else ()))
+    path = tmp_path / "model.onnx"
+    nodes = [onnx.helper.make_node("MatMulInteger", ["x", "w"], ["y"])]
+    if op != "MatMulInteger":
+        nodes = [onnx.helper.make_node("DequantizeLinear", ["x", "s", "z"], ["xf"]),
+                 onnx.helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["wf"]),
+                 onnx.helper.make_node(op, ["xf", "wf"], ["y"])]
+    save_model(path, nodes, "u1", (1, 700, 3, 3) if op == "Conv" else (2, 700),
+               onnx.TensorProto.INT32 if op == "MatMulInteger" else onnx.TensorProto.FLOAT, w=w, s=np.float32(.3),
+               z=np.array(7, "u1"), zw=np.array(0, "i1"))
+    sizes = []
+    for speed in (4, 0):
+        backplane.compile(path, f"c -byte_dot={speed}").export_library(tmp_path / "model.so")
+        sizes.append((tmp_path / "model.so").stat().st_size)
+    assert sizes[0] < 2 * w.size < 4 * w.size < sizes[1]

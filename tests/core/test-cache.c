@@ -211,7 +211,11 @@ static void test_relative_folder(void) {
 static void test_folder_that_cannot_be_made(void) {
   int rc = mkdir("/sys/backplane-test", 0700);
   g_autofree char *why = g_strdup_printf("/sys/backplane-test: %s", g_strerror(errno));
-  g_assert_cmpint(rc, ==, -1);
+  if (!rc) {
+    rmdir("/sys/backplane-test");
+    g_test_skip("/sys is an ordinary folder");
+    return;
+  }
   use_cache("/sys/backplane-test");
   assert_refused(why);
 }

@@ -23,8 +23,8 @@ from . import Model, TensorInfo, errors
 DATATYPES = {"bool": "BOOL", "float16": "FP16", "float32": "FP32", "float64": "FP64",
              **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 OPTIONS = ("device", "shapes")
-# Errors that a wrong request causes. A run fails, for example, if two inputs differ in an extent of the same name.
-FAULTS_OF_REQUESTS = (errors.InvalidValueError, errors.InvalidTypeError, errors.NotFoundError, errors.FailedError)
+# Errors that a wrong request causes.
+FAULTS_OF_REQUESTS = (errors.InvalidValueError, errors.InvalidTypeError, errors.NotFoundError)
 
 
 def _metadata(info: TensorInfo) -> MetadataTensor:

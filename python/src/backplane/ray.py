@@ -103,8 +103,11 @@ def _store(artifact: np.ndarray[Any, Any]) -> tuple[Path, IO[bytes]]:
         if not path.exists():
             _remove_unused(folder)
             partial = path.with_suffix(".partial")
-            partial.write_bytes(artifact.data)  # numpy's tofile ignores a full disk that it finds when it closes the file
-            partial.rename(path)
+            try:
+                partial.write_bytes(artifact.data)  # numpy's tofile ignores a full disk that it finds when it closes the file
+                partial.rename(path)
+            finally:
+                partial.unlink(missing_ok=True)
         held = _lock(path, fcntl.LOCK_SH)
     if held is None:
         raise errors.BackplaneError(f"{path} is locked by another program")

@@ -119,9 +119,9 @@ enum { BP_IR_KINDS(BP_IR_KIND_CONSTANT_) BP_IR_NONE = 0 };
 #define BP_IR_CALL_EXTERN    1 /* a C function by name; buffers as addresses */
 #define BP_IR_CALL_PACKED    2 /* a packed function by name; buffers as tensor views */
 
-/* An attribute of target kinds, int: the products of bytes that the intrinsic dot4_us does in the
- * time of one product of float32, rounded down; 0: the generator lacks dot4_us, and its functions
- * do not call it [0]. */
+/* An attribute of target kinds, int: the number of products of bytes that the intrinsic dot4_us
+ * does in the time of one product of float32, rounded down, at most 64; 0: the generator lacks
+ * dot4_us, and its functions do not call it [0]. */
 #define BP_TARGET_BYTE_DOT "byte_dot"
 
 /* Keys of function attributes. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products and convolutions of dequantised operands. If the input is bytes minus a zero point times
  * a scale, and the weights of each column or channel are small integers times a scale, the scales
- * move behind the operator, which becomes one of integers (bytes.c). */
+ * move behind the operator, which becomes one of integers (byte_products.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <backplane/target.h>
 
 #include "graph/build/build.h"
-#include "graph/build/bytes.h"
+#include "graph/build/byte_products.h"
 #include "graph/ops/op.h"
 
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
@@ -18,6 +18,9 @@
 /* Products of bytes in the time of one of float32, from which on dot products are faster than
  * Winograd's algorithm. */
 #define FASTER_THAN_WINOGRAD 3
+/* The cost of comparing a weight with a multiple of a scale, in units of the budget for constants:
+ * about a nanosecond each. */
+#define COST_OF_WEIGHT 4
 
 static int is_op(const BpGraphNode *node, const char *name) {
   return node && !node->op->domain[0] && !strcmp(node->op->name, name);
@@ -58,21 +61,22 @@ static float weight(const Weights *w, int64_t i) {
 static float largest(const Weights *w) {
   float most = 0;
   for (int64_t i = 0; i < w->count; i++)
-    if (!(fabsf(weight(w, i)) <= most))
-      most = fabsf(weight(w, i)); /* or NaN */
+    if (fabsf(weight(w, i)) > most)
+      most = fabsf(weight(w, i));
   return most;
 }
 
-/* Whether each weight is a signed byte times the scale, rounded to float32; if so, writes the
- * bytes. */
-static int has_scale(const Weights *w, float scale, int32_t *levels) {
-  for (int64_t i = 0; i < w->count; i++) {
+/* Whether each weight is a signed byte times the scale, rounded to float32, which NaN is not; if
+ * so, writes the bytes. Charges the budget for constants, and fails if it is used up. */
+static int has_scale(BpGraph *graph, const Weights *w, float scale, int32_t *levels) {
+  int64_t i = 0;
+  for (; i < w->count; i++) {
     float number = weight(w, i), level = rintf(number / scale);
     if (!(level >= INT8_MIN && level <= INT8_MAX) || level * scale != number)
-      return 0;
+      break;
     levels[i * w->stride] = (int32_t)level;
   }
-  return 1;
+  return bp__graph_use_work(graph, COST_OF_WEIGHT * (double)i) && i == w->count;
 }
 
 /* The maximum distance, in units of the last place, of a scale from the quotient of a weight and
@@ -80,16 +84,16 @@ static int has_scale(const Weights *w, float scale, int32_t *levels) {
 #define MOST_UNITS 2
 
 /* Finds the scale of weights; 0 if they have none. The largest weight may have any level. */
-static float find_scale(const Weights *w, int32_t *levels) {
+static float find_scale(BpGraph *graph, const Weights *w, int32_t *levels) {
   float most = largest(w);
   if (most == 0)
-    return has_scale(w, 1, levels);
+    return has_scale(graph, w, 1, levels);
   for (int level = -INT8_MIN; level > 0 && isfinite(most); level--) {
     float scale = most / (float)level;
     for (int i = 0; i < MOST_UNITS; i++)
       scale = nextafterf(scale, 0);
     for (int i = -MOST_UNITS; i <= MOST_UNITS; i++, scale = nextafterf(scale, INFINITY))
-      if (isnormal(scale) && has_scale(w, scale, levels))
+      if (isnormal(scale) && has_scale(graph, w, scale, levels))
         return scale;
   }
   return 0;
@@ -114,10 +118,11 @@ typedef struct Levels {
 static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale, int32_t ndim,
                        Levels *levels) {
   int is_product = weights->ndim == 2;
-  int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM] = {1, 1, 1, 1};
+  int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM];
   Weights w = {.count = bp__value_num_elements(weights) / results,
                .stride = is_product ? results : 1};
-  shape[is_product ? ndim - 1 : 1] = results;
+  for (int32_t i = 0; i < ndim; i++)
+    shape[i] = i == (is_product ? ndim - 1 : 1) ? results : 1;
   levels->integers =
       bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
   levels->scales = bp__graph_constant(graph, weights->name, BP__FLOAT32, shape, ndim, NULL);
@@ -128,7 +133,7 @@ static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale,
   for (int64_t i = 0; i < results; i++) {
     int64_t first = is_product ? i : i * w.count;
     w.first = (const char *)weights->data + first * (int64_t)sizeof(float);
-    scales[i] = find_scale(&w, integers + first) * scale;
+    scales[i] = find_scale(graph, &w, integers + first) * scale;
     if (!isnormal(scales[i]) || !fits(&w, integers + first))
       return 0;
   }
@@ -175,6 +180,6 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return bp__rewrite_replace(rewrite, node->outputs[0], result) ? -1 : 1;
 }
 
-int bp__build_levels(const BpBuild *build, BpGraph *graph) {
+int bp__build_dequantized(const BpBuild *build, BpGraph *graph) {
   return bp__graph_rewrite(graph, unscale_rule, (void *)(uintptr_t)build->target);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes minus their zero points, and their convolutions as dot products of four channels
- * (bytes.c). */
-#ifndef BACKPLANE_GRAPH_BUILD_BYTES_H
-#define BACKPLANE_GRAPH_BUILD_BYTES_H
+ * (byte_products.c). */
+#ifndef BACKPLANE_GRAPH_BUILD_BYTE_PRODUCTS_H
+#define BACKPLANE_GRAPH_BUILD_BYTE_PRODUCTS_H
 
 #include <backplane/target.h>
 

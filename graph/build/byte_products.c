@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "graph/build/build.h"
-#include "graph/build/bytes.h"
+#include "graph/build/byte_products.h"
 #include "graph/ops/op.h"
 
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
@@ -171,9 +171,10 @@ static int32_t shift_of(int32_t least, int32_t most) {
   return most > INT8_MAX ? most - INT8_MAX : least < INT8_MIN ? least - INT8_MIN : 0;
 }
 
-/* Writes one matrix; returns 0 if the range of a column is larger than that of bytes. */
-static int fill_matrix(const Weights *w, int64_t m, int32_t *words, int32_t *sums, int32_t *shifts,
-                       int *has_shifts) {
+/* Finds the sums and shifts of the columns of one matrix; returns 0 if the range of a column is
+ * larger than that of bytes. */
+static int measure_columns(const Weights *w, int64_t m, int32_t *sums, int32_t *shifts,
+                           int *has_shifts) {
   for (int64_t n = 0; n < w->columns; n++) {
     int32_t least = INT32_MAX, most = INT32_MIN;
     uint32_t sum = 0;
@@ -189,12 +190,15 @@ static int fill_matrix(const Weights *w, int64_t m, int32_t *words, int32_t *sum
     shifts[n] = shift_of(least, most);
     *has_shifts |= shifts[n] != 0;
   }
+  return 1;
+}
+
+static void pack_matrix(const Weights *w, int64_t m, const int32_t *shifts, int32_t *words) {
   for (int64_t k = 0; k < w->terms; k++)
     for (int64_t n = 0; n < w->columns; n++) {
       uint32_t byte = (uint8_t)(weight(w, m, k, n) - shifts[n]);
       words[k / 4 * w->columns + n] |= (int32_t)(byte << k % 4 * 8);
     }
-  return 1;
 }
 
 /* Packs the second operand. Returns 1 if its columns have ranges of bytes, 0 if not, -1 with an
@@ -213,10 +217,11 @@ static int pack_weights(BpGraph *graph, BpGraphValue *b, Dot *dot) {
     return -1;
   int32_t *words = bp__graph_constant_data(dot->words), *sums = bp__graph_constant_data(dot->sums);
   int32_t *shifts = bp__graph_constant_data(dot->shifts);
-  for (int64_t m = 0; m < w.matrices; m++)
-    if (!fill_matrix(&w, m, words + m * rows * w.columns, sums + m * w.columns,
-                     shifts + m * w.columns, &has_shifts))
+  for (int64_t m = 0; m < w.matrices; m++) {
+    if (!measure_columns(&w, m, sums + m * w.columns, shifts + m * w.columns, &has_shifts))
       return 0;
+    pack_matrix(&w, m, shifts + m * w.columns, words + m * rows * w.columns);
+  }
   if (!has_shifts)
     dot->shifts = NULL;
   return 1;
@@ -376,6 +381,6 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
 }
 
-int bp__build_bytes(const BpBuild *build, BpGraph *graph) {
+int bp__build_byte_products(const BpBuild *build, BpGraph *graph) {
   return bp__graph_rewrite(graph, product_rule, (void *)(uintptr_t)build->target);
 }
