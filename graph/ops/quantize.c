@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised operators, built from other operators. Differences from zero points, products and sums
- * are int32 (graph/build/byte_products.c makes faster products of them); scales are applied in float32, and
- * numbers are rounded, halves to even, before the zero point is added. */
+ * are int32 (graph/build/byte_products.c makes faster products of them); scales are applied in
+ * float32, and numbers are rounded, halves to even, before the zero point is added. */
 #include <string.h>
 
 #include "graph/ops/op.h"

@@ -92,7 +92,7 @@ static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int
     return bp_error_raise(BP_ERROR_RUNTIME,
                           "%s match_cast error, the value %" PRId64 " is not %" PRId64, context,
                           value, wanted);
-  return bp_error_raise(BP_ERROR_RUNTIME,
+  return bp_error_raise(BP_ERROR_VALUE,
                         "%s match_cast error, shape[%d] is %" PRId64 ", and %s %" PRId64, context,
                         index, value, cell ? "elsewhere it was" : "must be", wanted);
 }
