@@ -18,9 +18,6 @@
 /* Products of bytes in the time of one of float32, from which on dot products are faster than
  * Winograd's algorithm. */
 #define FASTER_THAN_WINOGRAD 3
-/* The cost of comparing a weight with a multiple of a scale, in units of the budget for constants:
- * about a nanosecond each. */
-#define COST_OF_WEIGHT 4
 
 static int is_op(const BpGraphNode *node, const char *name) {
   return node && !node->op->domain[0] && !strcmp(node->op->name, name);
@@ -28,7 +25,7 @@ static int is_op(const BpGraphNode *node, const char *name) {
 
 /* ---- Operands ---------------------------------------------------------------------------- */
 
-/* An input: integers times a scale. */
+/* An input: integers times a scale, whose products are finite. */
 typedef struct Scaled {
   BpGraphValue *integers; /* of int32 */
   float scale;
@@ -43,40 +40,43 @@ static int read_scaled(const BpGraphValue *value, Scaled *scaled) {
   if (!is_op(cast, "Cast") || !bp__bytes_are_centred(cast->inputs[0]))
     return 0;
   *scaled = (Scaled){cast->inputs[0], (float)bp__value_get_float(mul->inputs[1], 0)};
-  return 1;
+  return isfinite(scaled->scale * MOST_BYTE);
 }
 
-/* Weights that share a scale: `count` floats, `stride` floats apart. */
+/* Weights that share a scale. A weight that refuted a scale likely refutes the next one as well:
+ * the first `num_refuting` weights are those. */
 typedef struct Weights {
-  const char *first;
-  int64_t count, stride;
+  float *numbers;
+  int64_t count, num_refuting;
 } Weights;
 
-static float weight(const Weights *w, int64_t i) {
+static float weight(const char *weights, int64_t i) {
   float number;
-  memcpy(&number, w->first + i * w->stride * (int64_t)sizeof(number), sizeof(number));
+  memcpy(&number, weights + i * (int64_t)sizeof(number), sizeof(number));
   return number;
 }
 
 static float largest(const Weights *w) {
   float most = 0;
   for (int64_t i = 0; i < w->count; i++)
-    if (fabsf(weight(w, i)) > most)
-      most = fabsf(weight(w, i));
+    if (fabsf(w->numbers[i]) > most)
+      most = fabsf(w->numbers[i]);
   return most;
 }
 
-/* Whether each weight is a signed byte times the scale, rounded to float32, which NaN is not; if
- * so, writes the bytes. Charges the budget for constants, and fails if it is used up. */
-static int has_scale(BpGraph *graph, const Weights *w, float scale, int32_t *levels) {
-  int64_t i = 0;
-  for (; i < w->count; i++) {
-    float number = weight(w, i), level = rintf(number / scale);
-    if (!(level >= INT8_MIN && level <= INT8_MAX) || level * scale != number)
-      break;
-    levels[i * w->stride] = (int32_t)level;
+/* Whether each weight is a signed byte times the scale, rounded to float32, which NaN is not. */
+static int has_scale(Weights *w, float scale) {
+  for (int64_t i = 0; i < w->count; i++) {
+    float number = w->numbers[i], level = rintf(number / scale);
+    if (level >= INT8_MIN && level <= INT8_MAX && level * scale == number)
+      continue;
+    if (i >= w->num_refuting) {
+      w->numbers[i] = w->numbers[w->num_refuting];
+      w->numbers[w->num_refuting++] = number;
+    }
+    return 0;
   }
-  return bp__graph_use_work(graph, COST_OF_WEIGHT * (double)i) && i == w->count;
+  return 1;
 }
 
 /* The maximum distance, in units of the last place, of a scale from the quotient of a weight and
@@ -84,33 +84,41 @@ static int has_scale(BpGraph *graph, const Weights *w, float scale, int32_t *lev
 #define MOST_UNITS 2
 
 /* Finds the scale of weights; 0 if they have none. The largest weight may have any level. */
-static float find_scale(BpGraph *graph, const Weights *w, int32_t *levels) {
+static float find_scale(Weights *w) {
   float most = largest(w);
   if (most == 0)
-    return has_scale(graph, w, 1, levels);
+    return has_scale(w, 1);
   for (int level = -INT8_MIN; level > 0 && isfinite(most); level--) {
     float scale = most / (float)level;
     for (int i = 0; i < MOST_UNITS; i++)
       scale = nextafterf(scale, 0);
     for (int i = -MOST_UNITS; i <= MOST_UNITS; i++, scale = nextafterf(scale, INFINITY))
-      if (isnormal(scale) && has_scale(graph, w, scale, levels))
+      if (isnormal(scale) && has_scale(w, scale))
         return scale;
   }
   return 0;
-}
-
-/* Whether sums of bytes times these levels fit in int32. */
-static int fits(const Weights *w, const int32_t *levels) {
-  int64_t sum = 0;
-  for (int64_t i = 0; i < w->count; i++)
-    sum += llabs((long long)levels[i * w->stride]);
-  return sum <= INT32_MAX / MOST_BYTE;
 }
 
 /* The weights as integers, and the scale of each result: that of the weights times `scale`. */
 typedef struct Levels {
   BpGraphValue *integers, *scales;
 } Levels;
+
+/* Finds the scale of `count` weights, `stride` floats apart, and writes their levels, as far apart.
+ * Returns 0 if they have no scale, or if sums of bytes times levels may not fit in int32. */
+static float read_levels(Weights *w, const char *weights, int64_t stride, int32_t *levels) {
+  int64_t sum = 0;
+  w->num_refuting = 0;
+  for (int64_t i = 0; i < w->count; i++)
+    w->numbers[i] = weight(weights, i * stride);
+  float scale = find_scale(w);
+  for (int64_t i = 0; i < w->count && scale > 0; i++) {
+    int32_t level = (int32_t)rintf(weight(weights, i * stride) / scale);
+    sum += abs(level);
+    levels[i * stride] = level;
+  }
+  return sum <= INT32_MAX / MOST_BYTE ? scale : 0;
+}
 
 /* Finds the levels of weights (out, ...) of a convolution, or (in, out) of a product. The scales
  * get `ndim` dimensions, as they broadcast to the result. Returns 1, 0 if the weights have none, -1
@@ -119,22 +127,22 @@ static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale,
                        Levels *levels) {
   int is_product = weights->ndim == 2;
   int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM];
-  Weights w = {.count = bp__value_num_elements(weights) / results,
-               .stride = is_product ? results : 1};
+  Weights w = {.count = bp__value_num_elements(weights) / results};
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = i == (is_product ? ndim - 1 : 1) ? results : 1;
   levels->integers =
       bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
   levels->scales = bp__graph_constant(graph, weights->name, BP__FLOAT32, shape, ndim, NULL);
-  if (!levels->integers || !levels->scales)
+  w.numbers = bp__arena_alloc_array(&graph->arena, (size_t)w.count, sizeof(*w.numbers));
+  if (!levels->integers || !levels->scales || !w.numbers)
     return -1;
   int32_t *integers = bp__graph_constant_data(levels->integers);
   float *scales = bp__graph_constant_data(levels->scales);
   for (int64_t i = 0; i < results; i++) {
     int64_t first = is_product ? i : i * w.count;
-    w.first = (const char *)weights->data + first * (int64_t)sizeof(float);
-    scales[i] = find_scale(graph, &w, integers + first) * scale;
-    if (!isnormal(scales[i]) || !fits(&w, integers + first))
+    const char *from = (const char *)weights->data + first * (int64_t)sizeof(float);
+    scales[i] = read_levels(&w, from, is_product ? results : 1, integers + first) * scale;
+    if (!isnormal(scales[i]))
       return 0;
   }
   return 1;
@@ -180,6 +188,6 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return bp__rewrite_replace(rewrite, node->outputs[0], result) ? -1 : 1;
 }
 
-int bp__build_dequantized(const BpBuild *build, BpGraph *graph) {
+int bp__build_levels(const BpBuild *build, BpGraph *graph) {
   return bp__graph_rewrite(graph, unscale_rule, (void *)(uintptr_t)build->target);
 }

@@ -176,3 +176,21 @@ def test_weights_stay_bytes(op, tmp_path):
         backplane.compile(path, f"c -byte_dot={speed}").export_library(tmp_path / "model.so")
         sizes.append((tmp_path / "model.so").stat().st_size)
     assert sizes[0] < 2 * w.size < 4 * w.size < sizes[1]
+
+
+def save_product_of_bytes(path, weights, scale):
+    """Save a product of dequantised bytes and weights of float32."""
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["x", "s"], ["xf"]), onnx.helper.make_node("MatMul", ["xf", "w"], ["y"])]
+    save_model(path, nodes, "u1", (4, len(weights)), onnx.TensorProto.FLOAT, s=np.float32(scale), w=weights)
+
+
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_dequantised_bytes_that_overflow_are_infinite(target, tmp_path):
+    """The weights are small enough for finite sums of integers times the scales of both."""
+    path = tmp_path / "overflow.onnx"
+    save_product_of_bytes(path, np.full((8, 16), 2.0 ** -60, "f4"), 2.0 ** 123)
+    x = np.full((4, 8), 200, "u1")
+    x[1:] = 0, 1, 2, 3, 4, 5, 6, 7
+    got = open_model(path, target, "cpu").run(x=x)["y"].numpy()
+    np.testing.assert_array_equal(got[0], np.inf)
+    np.testing.assert_array_equal(got[1:], 28 * 2.0 ** 63)
