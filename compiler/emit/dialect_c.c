@@ -774,7 +774,7 @@ const BpDialect bp__dialect_c = {
                       "BP_INLINE void $3_stream($1 *to, $3 value) {\n"
                       "  bp_stream(to, &value, $4);\n"
                       "}\n",
-    .vector_make = "($1){$2}",
+    .vector_make = "(($1){$2})",
     .vector_lane = "$1[$2]",
     .vector_splat = "((($4)$2) - ($1){0})",
     .vector_load = "(*(const $1_u *)($2 + $3))",

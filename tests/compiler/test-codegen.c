@@ -484,6 +484,9 @@ static const char *const bodies[] = {
     "(for i:int64 0 (cast int64 (sub 0:uint8 (cast uint8 (bit_or (load I 0) 1:int32)))) serial"
     " (store I (floordiv i 4) (cast int32 i)))",
     "(store I (ramp 0 1 16) (cast int32x16 (lt (load A (ramp 0 1 16)) (load B (ramp 0 1 16)))))",
+    /* arguments of vectors made of lanes */
+    "(store I (ramp 0 1 8) (call int32x8 intrinsic \"dot4_us\" (load I (ramp 1 5 8))"
+    " (load I (ramp 2 7 8)) (load I (ramp 3 3 8))))",
     /* vectors */
     "(store A (ramp 0 1 8) (shuffle 2 (load A (ramp 0 1 8)) (load B (ramp 0 1 8)) 0 8 1 9 2 10 3 "
     "11))",
