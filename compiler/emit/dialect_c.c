@@ -728,7 +728,7 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"popcount", BP_DTYPE_INT, 64, 0, "__builtin_popcountll((unsigned long long)$1)"},
     {"popcount", BP_DTYPE_UINT, 64, 0, "__builtin_popcountll($1)"},
     {"popcount", BP_DTYPE_UINT, 0, 0, "__builtin_popcount($1)"},
-    {"dot4_us", BP_DTYPE_INT, 32, 1, "BP_DOT4_US(($1), ($2), ($3))"},
+    {"dot4_us", BP_DTYPE_INT, 32, 1, "BP_DOT4_US($1, $2, $3)"},
     {"prefetch", BP_DTYPE_HANDLE, 0, 0, "__builtin_prefetch($1)"},
     {"lesser", BP_DTYPE_FLOAT, 0, 1, "$3_lesser($1, $2)"},
     {"greater", BP_DTYPE_FLOAT, 0, 1, "$3_greater($1, $2)"},
