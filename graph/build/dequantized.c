@@ -188,6 +188,6 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return bp__rewrite_replace(rewrite, node->outputs[0], result) ? -1 : 1;
 }
 
-int bp__build_levels(const BpBuild *build, BpGraph *graph) {
+int bp__build_dequantized(const BpBuild *build, BpGraph *graph) {
   return bp__graph_rewrite(graph, unscale_rule, (void *)(uintptr_t)build->target);
 }
