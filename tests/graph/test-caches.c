@@ -301,7 +301,7 @@ static void test_more_rows_than_there_is_room_for_write_nothing(void) {
   g_assert_true(bp_model_get_output(context, 1)->view.data == memories[0]->view.data);
   assert_error(run_with(context, test, 1), BP_ERROR_VALUE, "room for 4");
   g_assert_cmpint(bp_model_set_cache_length(context, "past_0", 3), ==, 0);
-  assert_error(run_with(context, test, 1), BP_ERROR_RUNTIME, "'past_1'");
+  assert_error(run_with(context, test, 1), BP_ERROR_VALUE, "'past_1'");
   assert_error(bp_model_set_cache_length(context, "past_0", 5), BP_ERROR_VALUE, "cannot have 5");
   for (int32_t i = 0; i < test->num_caches; i++)
     bp_object_release(memories[i]);

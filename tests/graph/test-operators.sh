@@ -61,8 +61,8 @@ four dimensions. Other such inputs must be constants, or computed from shapes.
 E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored: `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear`
 convert them, `BitCast` reads their bits as another type, operators that move elements take them, others refuse them. Elements of less than a byte
 are [packed](abi.md#values). Rounding and saturation are those of ONNX's reference, but a conversion to a type of 16 bits or less
-rounds to float32 first, as onnxruntime's does. On the CPU a subnormal float32 counts as 0, elsewhere it may. `Cast` to a type of less than a byte needs
-fixed extents. `.npy` files lack these types; tensors of C and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
+rounds to float32 first, as onnxruntime's does. On the CPU subnormal float32 and float64 count as 0, elsewhere they may.
+`Cast` to a type of less than a byte needs fixed extents. `.npy` files lack these types; tensors of C and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
 
 Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
 ([all targets](measurements/onnx-cases-2026-11-25.md)). So do the 29 with sequences and optionals.
