@@ -302,7 +302,7 @@ static const BpIrNode *note_choice(BpIrRewriter *rewriter, const BpIrNode *node)
   return visit_choice(rewriter->context, node) != 0 ? NULL : node;
 }
 
-/* Skips buffers, and the comparison of a switch, which is no choice of its own. */
+/* The comparison of a switch is no choice of its own: skips it, and buffers. */
 static int enter_scan(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
   if (!is_switch(node))
     return bp__ir_skip_buffer(rewriter, node, result);

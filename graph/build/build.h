@@ -85,6 +85,10 @@ char *bp__build_mark_exact(const BpGraph *graph);
 int bp__build_fold_scales(const BpBuild *build, BpGraph *graph);
 /* Removes transposes that move nothing, and rewrites convolutions to fewer forms (canonical.c). */
 int bp__build_canonical(const BpBuild *build, BpGraph *graph);
+/* The number of blocks of a number of channels, the last of which may be partly used. */
+static inline int64_t bp__build_blocks(int64_t channels, int64_t block) {
+  return (channels + block - 1) / block;
+}
 /* Brings convolutions into the channel-blocked layout if the target has vectors and no threads in
  * lock-step (layout.c). */
 int bp__build_layout(const BpBuild *build, BpGraph *graph);

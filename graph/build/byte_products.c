@@ -18,10 +18,6 @@
 /* The maximum number of parts into which the terms of a product are divided. */
 #define MAX_PARTS 8
 
-static int is_op(const BpGraphNode *node, const char *name) {
-  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
-}
-
 static int is_byte(BpDataType dtype) {
   return dtype.bits == 8 && (dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT);
 }
@@ -35,7 +31,7 @@ typedef struct Bytes {
 
 /* Whether a value is bytes converted to int32. */
 static int is_wide_byte(const BpGraphValue *value) {
-  return is_op(value->producer, "Cast") && bp__dtype_equal(value->dtype, INT32) &&
+  return bp__op_is(value->producer, "Cast") && bp__dtype_equal(value->dtype, INT32) &&
          is_byte(value->producer->inputs[0]->dtype);
 }
 
@@ -53,7 +49,7 @@ static int is_zero_of(const BpGraphValue *zero, BpDataType dtype) {
 /* Whether a value of int32 is bytes minus a zero point. */
 static int read_bytes(const BpGraphValue *value, Bytes *bytes) {
   bytes->zero = NULL;
-  if (is_op(value->producer, "Sub")) {
+  if (bp__op_is(value->producer, "Sub")) {
     const BpGraphNode *sub = value->producer;
     if (!bp__value_same_shape(value, sub->inputs[0]))
       return 0;
@@ -319,15 +315,12 @@ int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteC
   return 1;
 }
 
-static int64_t blocks(int64_t channels, int64_t block) {
-  return (channels + block - 1) / block;
-}
-
 BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, int64_t a,
                                      int64_t b) {
   const BpGraphValue *from = node->inputs[1];
   const int64_t *s = from->shape;
-  int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a / 4, b}, taps = s[2] * s[3];
+  int64_t shape[6] = {bp__build_blocks(s[0], b), bp__build_blocks(s[1], a), s[2], s[3], a / 4, b},
+          taps = s[2] * s[3];
   BpGraphValue *to = bp__graph_constant(graph, from->name, INT32, shape, 6, NULL);
   int8_t *bytes = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t o = 0; to && o < s[0]; o++)
@@ -343,7 +336,7 @@ BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, in
 BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8_t zero,
                                   int64_t b) {
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
-  int64_t channels = weights->shape[0], shape[2] = {blocks(channels, b), b};
+  int64_t channels = weights->shape[0], shape[2] = {bp__build_blocks(channels, b), b};
   int64_t terms = bp__value_num_elements(weights) / channels;
   BpGraphValue *to = bp__graph_constant(graph, weights->name, INT32, shape, 2, NULL);
   int32_t *sums = to ? bp__graph_constant_data(to) : NULL;
@@ -363,7 +356,7 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *b, *product = NULL;
   Bytes a, unused;
   Dot dot;
-  if (!is_op(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
+  if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
       node->inputs[0]->ndim < 2 || node->inputs[1]->ndim < 2 || !read_bytes(node->inputs[0], &a))
     return 0;
   b = node->inputs[1];

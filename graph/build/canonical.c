@@ -11,10 +11,6 @@
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
-static int is_op(const BpGraphNode *node, const char *name) {
-  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
-}
-
 /* The node that computes a node's first input; NULL if that is an input of the graph or absent. */
 static const BpGraphNode *node_before(const BpGraphNode *node) {
   const BpGraphValue *in = bp__node_input(node, 0);
@@ -51,10 +47,10 @@ static int moves_nothing(const BpGraphValue *in, const int64_t *perm) {
 static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *in = bp__node_input(node, 0);
   int64_t perm[BP_GRAPH_MAX_NDIM], first[BP_GRAPH_MAX_NDIM];
-  if (!is_op(node, "Transpose"))
+  if (!bp__op_is(node, "Transpose"))
     return 0;
   read_perm(node, perm);
-  if (is_op(in->producer, "Transpose")) {
+  if (bp__op_is(in->producer, "Transpose")) {
     read_perm(in->producer, first);
     in = in->producer->inputs[0];
     for (int32_t i = 0; i < in->ndim; i++)
@@ -81,7 +77,7 @@ static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphAttr keepdims;
   int32_t count;
   if (node->op->fusion != BP_FUSE_REDUCTION || bp__node_int(node, "keepdims", 1) ||
-      !is_op(before, "Transpose"))
+      !bp__op_is(before, "Transpose"))
     return 0;
   count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM);
   if (count < 1)
@@ -163,11 +159,11 @@ static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
   const BpGraphNode *before = node_before(node);
   int64_t perm[BP_GRAPH_MAX_NDIM];
   BpOpWindow window;
-  if (!is_op(node, "Conv") || node->inputs[0]->ndim != 3)
+  if (!bp__op_is(node, "Conv") || node->inputs[0]->ndim != 3)
     return 0;
   if (bp__op_window(&rewrite->graph->extents, node, node->inputs[1]->shape + 2, &window))
     return -1;
-  if (is_pointwise(node, &window) && is_op(before, "Transpose")) {
+  if (is_pointwise(node, &window) && bp__op_is(before, "Transpose")) {
     read_perm(before, perm);
     if (perm[0] == 0 && perm[1] == 2)
       return replace(rewrite, node, as_product(rewrite->graph, node));
@@ -419,7 +415,7 @@ static BpGraphValue *depth_to_space(Transposed *transposed) {
 static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
   Transposed transposed = {.graph = rewrite->graph, .node = node};
   const BpGraphValue *out = node->outputs[0];
-  if (!is_op(node, "ConvTranspose") || !read_transposed(&transposed))
+  if (!bp__op_is(node, "ConvTranspose") || !read_transposed(&transposed))
     return 0;
   BpGraphValue *result = is_depth_to_space(&transposed)
                              ? depth_to_space(&transposed)
@@ -439,7 +435,7 @@ static int is_factor(const BpGraphValue *value) {
 
 /* For a product with a constant of one element: sets *constant and returns the other operand. */
 static BpGraphValue *scaled(const BpGraphNode *node, BpGraphValue **constant) {
-  for (int32_t i = 0; i < 2 && is_op(node, "Mul"); i++)
+  for (int32_t i = 0; i < 2 && bp__op_is(node, "Mul"); i++)
     if (is_factor(node->inputs[i]) && !node->inputs[1 - i]->data) {
       *constant = node->inputs[i];
       return node->inputs[1 - i];
@@ -477,7 +473,7 @@ static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *constant, *first, *value, *factor;
   const char *is_exact = rewrite->context;
   double number;
-  if (is_op(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data) {
+  if (bp__op_is(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data) {
     value = node->inputs[0];
     constant = node->inputs[1];
     number = 1 / bp__value_get_float(constant, 0);

@@ -19,10 +19,6 @@
  * Winograd's algorithm. */
 #define FASTER_THAN_WINOGRAD 3
 
-static int is_op(const BpGraphNode *node, const char *name) {
-  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
-}
-
 /* ---- Operands ---------------------------------------------------------------------------- */
 
 /* An input: integers times a scale, whose products are finite. */
@@ -33,11 +29,12 @@ typedef struct Scaled {
 
 static int read_scaled(const BpGraphValue *value, Scaled *scaled) {
   const BpGraphNode *mul = value->producer, *cast;
-  if (!is_op(mul, "Mul") || !bp__dtype_equal(value->dtype, BP__FLOAT32) || !mul->inputs[1]->data ||
-      bp__value_num_elements(mul->inputs[1]) != 1 || !bp__value_same_shape(value, mul->inputs[0]))
+  if (!bp__op_is(mul, "Mul") || !bp__dtype_equal(value->dtype, BP__FLOAT32) ||
+      !mul->inputs[1]->data || bp__value_num_elements(mul->inputs[1]) != 1 ||
+      !bp__value_same_shape(value, mul->inputs[0]))
     return 0;
   cast = mul->inputs[0]->producer;
-  if (!is_op(cast, "Cast") || !bp__bytes_are_centred(cast->inputs[0]))
+  if (!bp__op_is(cast, "Cast") || !bp__bytes_are_centred(cast->inputs[0]))
     return 0;
   *scaled = (Scaled){cast->inputs[0], (float)bp__value_get_float(mul->inputs[1], 0)};
   return isfinite(scaled->scale * MOST_BYTE);
@@ -80,7 +77,7 @@ static int has_scale(Weights *w, float scale) {
 }
 
 /* The maximum distance, in units of the last place, of a scale from the quotient of a weight and
- * its level, both of which are rounded. */
+ * its level: the weight and the quotient are rounded. */
 #define MOST_UNITS 2
 
 /* Finds the scale of weights; 0 if they have none. The largest weight may have any level. */
@@ -152,14 +149,14 @@ static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale,
 
 /* Whether a node is a convolution or product that is faster with integers. */
 static int pays(const BpTarget *target, const BpGraphNode *node) {
-  if (!is_op(node, "MatMul") && !is_op(node, "Conv"))
+  if (!bp__op_is(node, "MatMul") && !bp__op_is(node, "Conv"))
     return 0;
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
   int64_t speed = bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0);
   if (speed == 0 || !weights->data || !bp__dtype_equal(weights->dtype, BP__FLOAT32) ||
       bp__value_num_elements(weights) == 0 || bp__value_num_elements(node->outputs[0]) == 0)
     return 0;
-  if (is_op(node, "MatMul"))
+  if (bp__op_is(node, "MatMul"))
     return in->ndim > 1 && weights->ndim == 2;
   return in->ndim == 4 && bp__node_int(node, "group", 1) == 1 &&
          (speed >= FASTER_THAN_WINOGRAD || weights->shape[2] * weights->shape[3] == 1);
@@ -182,9 +179,9 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
                          levels.scales);
   bias = bp__node_input(node, 2);
   if (bias)
-    bias = bp__op_reshape(graph, node, bias, levels.scales->shape, levels.scales->ndim);
-  if (bp__node_input(node, 2))
-    result = bp__op_binary(graph, node, "Add", result, bias);
+    result =
+        bp__op_binary(graph, node, "Add", result,
+                      bp__op_reshape(graph, node, bias, levels.scales->shape, levels.scales->ndim));
   return bp__rewrite_replace(rewrite, node->outputs[0], result) ? -1 : 1;
 }
 

@@ -42,15 +42,12 @@ static int64_t block_of(const Layout *layout, int64_t channels) {
   return block;
 }
 
-static int64_t blocks(int64_t channels, int64_t block) {
-  return (channels + block - 1) / block;
-}
-
 /* Packs dense weights (out, in, h, w) as (out / b, in / a, h, w, a, b), with zeros beyond the
  * channels. */
 static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_t a, int64_t b) {
   const int64_t *s = from->shape;
-  int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a, b}, taps = s[2] * s[3];
+  int64_t shape[6] = {bp__build_blocks(s[0], b), bp__build_blocks(s[1], a), s[2], s[3], a, b},
+          taps = s[2] * s[3];
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t i = 0; i < s[1]; i++)
@@ -64,7 +61,7 @@ static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_
 /* Packs depthwise weights (channels, 1, h, w) as (channels / b, h, w, b). */
 static BpGraphValue *pack_depthwise(BpGraph *graph, const BpGraphValue *from, int64_t b) {
   const int64_t *s = from->shape;
-  int64_t shape[4] = {blocks(s[0], b), s[2], s[3], b}, taps = s[2] * s[3];
+  int64_t shape[4] = {bp__build_blocks(s[0], b), s[2], s[3], b}, taps = s[2] * s[3];
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t t = 0; t < taps; t++)
@@ -73,7 +70,7 @@ static BpGraphValue *pack_depthwise(BpGraph *graph, const BpGraphValue *from, in
 }
 
 static BpGraphValue *pack_bias(BpGraph *graph, const BpGraphValue *from, int64_t b) {
-  int64_t shape[2] = {blocks(from->shape[0], b), b};
+  int64_t shape[2] = {bp__build_blocks(from->shape[0], b), b};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 2, NULL);
   if (to)
     memcpy(bp__graph_constant_data(to), from->data, (size_t)bp__value_num_bytes(from));
@@ -233,7 +230,7 @@ static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpW
                          .window = window,
                          .in_blocks = in[1],
                          .in_block = in[4],
-                         .out_blocks = blocks(channels, b),
+                         .out_blocks = bp__build_blocks(channels, b),
                          .out_block = b,
                          .threads = 1,
                          .images = bp__extent_is_open(in[0]) ? 1 : in[0]};
@@ -286,6 +283,13 @@ static int is_light(const Layout *layout, const BpGraphNode *node, const BpOpWin
   return 0;
 }
 
+/* Writes the attributes of the window of a ConvBlocked to attrs[0] to attrs[2]. */
+static void put_window_attrs(Layout *layout, const BpOpWindow *w, BpGraphAttr *attrs) {
+  attrs[0] = list_attr(layout, "strides", w->strides, 2, NULL, 0);
+  attrs[1] = list_attr(layout, "pads", w->pad_begin, 2, w->pad_end, 2);
+  attrs[2] = list_attr(layout, "dilations", w->dilations, 2, NULL, 0);
+}
+
 /* Converts a convolution of bytes: a word has four neighbouring channels of a block. Spare channels
  * meet weights of 0. */
 static int convert_byte_conv(Layout *layout, const BpGraphNode *node, const BpByteConv *bytes) {
@@ -298,13 +302,11 @@ static int convert_byte_conv(Layout *layout, const BpGraphNode *node, const BpBy
       bp__op_apply(layout->graph, "backplane", "Words", node->name, &x, 1, NULL, 0),
       bp__bytes_conv_weights(layout->graph, node, x->shape[4], b),
       bp__bytes_conv_bias(layout->graph, node, bytes->zero, b)};
-  BpGraphAttr attrs[6] = {
-      list_attr(layout, "strides", w.strides, 2, NULL, 0),
-      list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2),
-      list_attr(layout, "dilations", w.dilations, 2, NULL, 0),
-      bp__attr_int(layout->graph, "channels", x->shape[1] * x->shape[4] / 4),
-      bp__attr_int(layout->graph, "is_dot", 1),
-      bp__attr_int(layout->graph, "pad", (int32_t)(bytes->zero * UINT32_C(0x01010101)))};
+  BpGraphAttr attrs[6];
+  put_window_attrs(layout, &w, attrs);
+  attrs[3] = bp__attr_int(layout->graph, "channels", x->shape[1] * x->shape[4] / 4);
+  attrs[4] = bp__attr_int(layout->graph, "is_dot", 1);
+  attrs[5] = bp__attr_int(layout->graph, "pad", (int32_t)(bytes->zero * UINT32_C(0x01010101)));
   return set_blocked(
       layout, node,
       bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs, 3, attrs, 6));
@@ -342,9 +344,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   inputs[1] = depthwise ? pack_depthwise(layout->graph, weights, b)
                         : pack_dense(layout->graph, weights,
                                      inputs[0]->ndim == BLOCKED_NDIM ? inputs[0]->shape[4] : 1, b);
-  attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
-  attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
-  attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
+  put_window_attrs(layout, &w, attrs);
   attrs[3] = channels_attr(layout, node);
   return set_blocked(layout, node,
                      bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
@@ -359,7 +359,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
 static BpGraphValue *pack_places(BpGraph *graph, const BpGraphValue *from, int64_t k, int64_t a,
                                  int64_t b) {
   int64_t in = from->shape[1], out = from->shape[0] / (k * k);
-  int64_t shape[6] = {k, k, blocks(out, b), blocks(in, a), a, b};
+  int64_t shape[6] = {k, k, bp__build_blocks(out, b), bp__build_blocks(in, a), a, b};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
   for (int64_t row = 0; to && row < from->shape[0]; row++) {
     int64_t o = row % out, block = row / out * shape[2] + o / b;
@@ -371,7 +371,7 @@ static BpGraphValue *pack_places(BpGraph *graph, const BpGraphValue *from, int64
 
 static BpGraphValue *pack_place_bias(BpGraph *graph, const BpGraphValue *from, int64_t k,
                                      int64_t b) {
-  int64_t out = from->shape[0] / (k * k), shape[4] = {k, k, blocks(out, b), b};
+  int64_t out = from->shape[0] / (k * k), shape[4] = {k, k, bp__build_blocks(out, b), b};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
   for (int64_t row = 0; to && row < from->shape[0]; row++)
     bp__value_copy_element(to, row / out * shape[2] * b + row % out, from, row);
@@ -527,7 +527,8 @@ static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64
   attrs[2] = list_attr(layout, "channels", channels, node->num_inputs, NULL, 0);
   result = bp__op_apply(layout->graph, "backplane", "ConcatBlocked", node->name, inputs,
                         node->num_inputs, attrs, 3);
-  return reshape(layout, result, (int64_t[]){out[0], blocks(out[1], block), out[2], out[3], block},
+  return reshape(layout, result,
+                 (int64_t[]){out[0], bp__build_blocks(out[1], block), out[2], out[3], block},
                  BLOCKED_NDIM);
 }
 

@@ -622,6 +622,10 @@ BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op_na
   return node && !bp__op_append(graph, node) ? node->outputs[0] : NULL;
 }
 
+bool bp__op_is(const BpGraphNode *node, const char *name) {
+  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
+}
+
 BpGraphValue *bp__op_unary(BpGraph *graph, const BpGraphNode *node, const char *op,
                            BpGraphValue *a) {
   return bp__op_apply(graph, "", op, node->name, &a, 1, NULL, 0);

@@ -210,6 +210,8 @@ BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
 /* Makes a run of the graph fail with the complaint about `node` if the extent is negative. Fails
  * now if the extent is a negative number. */
 int bp__op_require(BpGraph *graph, const BpGraphNode *node, int64_t extent, const char *complaint);
+/* Whether a node, which may be NULL, is the operator `name` of ONNX's own domain. */
+bool bp__op_is(const BpGraphNode *node, const char *name);
 /* Whether a node is made by bp__op_bind or bp__op_require. */
 bool bp__op_is_bind(const BpGraphNode *node);
 /* Makes extents of the inputs that steer a node's inference and that only a run knows. Returns 1 if

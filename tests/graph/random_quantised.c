@@ -200,7 +200,7 @@ void make_code_product(RandomGraph *g, const Row *row) {
                    reads, 3, FLOAT, shape, 2));
 }
 
-/* Numbers of all experts in each row, of which no two are equal. */
+/* Different numbers for all experts in each row. */
 static int32_t router(RandomGraph *g, int64_t rows, int64_t experts) {
   int32_t scores = weights(g, FLOAT, (int64_t[]){rows, experts}, 2);
   int64_t first = below(g, 9);
