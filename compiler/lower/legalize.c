@@ -104,7 +104,7 @@ static int legalize_function(BpIrModule *result, const BpIrNode *function, const
   function = bp__ir_copy(result, function, &done);
   bp__ir_map_clear(&done);
   function = run_passes(result, function, target);
-  if (!function || bp__check_iterations(function, target) != 0)
+  if (!function || bp__check_iterations(result, function, target) != 0)
     return -1;
   return bp_ir_module_add(result, function);
 }

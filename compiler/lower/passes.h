@@ -52,9 +52,11 @@ const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *fun
  * cannot be one kernel. */
 const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *function);
 
-/* Fails if the loops of a function have more iterations than the target's max_iterations, if that
- * is set. */
-int bp__check_iterations(const BpIrNode *function, const BpTarget *target);
+/* The iterations of all loops of a function that one thread executes, at most, except those that
+ * only data limit: an expression of the function's scalars, NULL with an error. */
+const BpIrNode *bp__count_iterations(BpIrModule *module, const BpIrNode *function);
+/* Fails if this number is a constant above the target's max_iterations, if that is set. */
+int bp__check_iterations(BpIrModule *module, const BpIrNode *function, const BpTarget *target);
 
 /* A new module (transfer full) with the functions of `module`, legalised for the target's kind; an
  * error names the function and the unsupported construct. */

@@ -373,6 +373,12 @@ static int read_launch(Split *split, const BpIrNode *function, BpKernelLaunch *k
   return 0;
 }
 
+static int count_iterations(Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
+  const BpIrNode *iterations = bp__count_iterations(split->scratch, function);
+  kernel->iterations = iterations ? bp__ir_copy(split->result, iterations, &split->copied) : NULL;
+  return kernel->iterations ? 0 : -1;
+}
+
 static int add_function(const Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
   BpIrMap done = {0};
   const BpIrNode *copy = bp__ir_copy(split->result, function, &done);
@@ -394,9 +400,10 @@ static int make_kernel(Split *split, const Unit *unit, int32_t index, BpKernelLa
   else
     snprintf(name, sizeof name, "%.200s", split->function->str_value);
   const BpIrNode *function = make_function(split, unit, name, args, kernel->num_args);
-  return function && add_function(split, function, kernel) == 0
-             ? read_launch(split, function, kernel)
-             : -1;
+  if (!function || add_function(split, function, kernel) != 0 ||
+      read_launch(split, function, kernel) != 0)
+    return -1;
+  return count_iterations(split, function, kernel);
 }
 
 static int make_kernels(Split *split, BpKernelList *list) {

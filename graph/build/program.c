@@ -16,6 +16,7 @@
  * their own, which each iteration of a loop sets again. A register holds a tensor or a sequence.
  * Symbols that are known only in a body, or after its node, are matched there, and the cells that
  * depend on the symbols are computed there. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -806,12 +807,37 @@ static int64_t kernel_argument(const Program *program, const Kernels *kernels, i
                            : symbol_word(program, kernels->group->symbols[arg - num_tensors]);
 }
 
+/* Writes the check that the device does not end the loops of a kernel's threads too early. The
+ * code generator checks a number that is known. */
+static void check_iterations(Program *program, const Kernels *kernels,
+                             const BpKernelLaunch *kernel) {
+  const BpTarget *target = program->build->chain[kernels->group->place];
+  int64_t most = bp_target_get_int(target, BP_TARGET_MAX_ITERATIONS, 0);
+  if (most == 0 || bp_ir_table()->kind(kernel->iterations) == BP_IR_INT_IMM)
+    return;
+  const char *complaint = bp__arena_printf(
+      (BpArena *)(uintptr_t)&program->graph->arena,
+      "kernel '%s': inputs of these extents need more than %" PRId64
+      " iterations of a thread's loops, after which the device ends them (attribute "
+      "max_iterations); use smaller inputs or another device",
+      kernel->name, most);
+  GArray *formula = begin_formula(program);
+  put_step(formula, BP_RELAX_PUSH_NUMBER, most);
+  put_formula(program, formula, kernel->iterations, kernels->vars);
+  put_step(formula, BP_RELAX_SUBTRACT, 0);
+  put_step(formula, BP_RELAX_TAKE_CELL, scratch_cell(program));
+  end_formula(program, formula, BP_RELAX_VOID_REGISTER);
+  CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_extent", in_register(program->heap),
+       number(scratch_cell(program)), text_constant(program, complaint ? complaint : ""));
+}
+
 /* Writes the launch of a kernel, which is skipped if an extent of the launch is 0. */
 static void launch(Program *program, const Kernels *kernels, const BpKernelLaunch *kernel) {
   const BpIrTable *ir = bp_ir_table();
   int64_t skips[BP_KERNEL_MAX_LAUNCH];
   int32_t num_skips = 0;
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  check_iterations(program, kernels, kernel);
   for (int32_t i = 0; i < kernel->num_args; i++)
     put(args, kernel_argument(program, kernels, kernel->args[i]));
   for (int32_t i = 0; i < kernel->num_launch; i++) {

@@ -510,7 +510,7 @@ SIZE(BpError, 80);
 AT(BpError, header, 0);
 
 /* <backplane/compiler/kernels.h> */
-SIZE(BpKernelLaunch, 80);
+SIZE(BpKernelLaunch, 88);
 AT(BpKernelLaunch, name, 0);
 AT(BpKernelLaunch, args, 8);
 AT(BpKernelLaunch, num_args, 16);
@@ -518,6 +518,7 @@ AT(BpKernelLaunch, num_outputs, 20);
 AT(BpKernelLaunch, num_scalars, 24);
 AT(BpKernelLaunch, num_launch, 28);
 AT(BpKernelLaunch, launch, 32);
+AT(BpKernelLaunch, iterations, 80);
 SIZE(BpKernelList, 64);
 AT(BpKernelList, struct_size, 0);
 AT(BpKernelList, kernels, 8);

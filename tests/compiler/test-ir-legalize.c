@@ -545,6 +545,86 @@ static void test_functions_split_into_kernels(void) {
   bp_object_release(module);
 }
 
+/* The value of an expression of one scalar. */
+static int64_t value_for(const BpIrNode *node, int64_t scalar) {
+  const BpIrTable *ir = bp_ir_table();
+  int32_t kind = ir->kind(node);
+  if (kind == BP_IR_INT_IMM)
+    return ir->int_value(node);
+  if (kind == BP_IR_VAR)
+    return scalar;
+  int64_t a = value_for(ir->operand(node, 0), scalar), b = value_for(ir->operand(node, 1), scalar);
+  switch (kind) {
+  case BP_IR_ADD:
+    return a + b;
+  case BP_IR_SUB:
+    return a - b;
+  case BP_IR_MUL:
+    return a * b;
+  case BP_IR_DIV:
+    return a / b;
+  case BP_IR_FLOORMOD:
+    return a % b;
+  case BP_IR_MIN:
+    return MIN(a, b);
+  case BP_IR_MAX:
+    return MAX(a, b);
+  default:
+    g_error("the kind %s is not among the extents of this test", ir->kind_name(kind));
+  }
+}
+
+/* Loops of a thread, and the number of their iterations if the scalar n is 0 and 100. */
+static void test_iterations_of_threads_are_counted(void) {
+  static const struct {
+    const char *loops;
+    int64_t for_none, for_hundred;
+  } cases[] = {
+      {"(store A t t)", 0, 0},
+      {"(for i:int64 0 n serial (store A t i))", 0, 100},
+      {"(for i:int64 3 (sub n 3) serial (store A t i))", 0, 97},
+      {"(for i:int64 0 n unrolled (for k:int64 0 5 serial (store A t k)))", 0, 600},
+      {"(seq (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t i)))", 7,
+       107},
+      {"(if (lt t n) (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t "
+       "i)))",
+       7, 100},
+      /* extents that depend on other loops, and on names */
+      {"(for i:int64 0 (div (add n 31) 32) serial (for k:int64 0 (min 32 (sub n (mul i 32))) serial"
+       " (store A t k)))",
+       0, 4 * 33},
+      {"(for i:int64 0 n serial (for k:int64 0 i serial (store A t k)))", 0, 100 * 100},
+      {"(for i:int64 0 10 serial (for k:int64 0 (select (lt i 5) i (mul n 2)) serial"
+       " (store A t k)))",
+       10 * 10, 10 * 201},
+      {"(let m:int64 (max n 4) (for i:int64 0 m serial (store A t m)))", 4, 100},
+      {"(for i:int64 0 (floormod n 7) serial (store A t i))", 0, 2},
+      {"(for i:int64 0 (floormod t 3) serial (store A t i))", 3, 3},
+      {"(for i:int64 0 (add 9 (mul t -2)) serial (store A t i))", 9, 9},
+      {"(for i:int64 0 (sub 10 (mul n -2)) serial (store A t i))", 10, 210},
+      {"(for i:int64 0 (add t 1) serial (store A t i))", 8, 8},
+      /* no overflow, and numbers that only data limit */
+      {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
+      {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", 4, 4},
+      {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t i)))", 4, 4},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 8) n:int64"
+                                 " (for t:int64 0 8 bound \"threadIdx.x\" %s)))",
+                                 cases[i].loops);
+    BpIrModule *module = parse_ok(text), *kernels = bp_ir_module_create();
+    const BpKernelList *list = bp_ir_split_kernels(module, "f", 1, kernels);
+    assert_ok(list == NULL);
+    const BpIrNode *iterations = bp_kernel_list_get(list, 0)->iterations;
+    g_test_message("%s", cases[i].loops);
+    g_assert_cmpint(value_for(iterations, 0), ==, cases[i].for_none);
+    g_assert_cmpint(value_for(iterations, 100), ==, cases[i].for_hundred);
+    bp_object_release(kernels);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
 static void test_a_launch_has_six_axes(void) {
   GString *text = g_string_new("(module (function \"f\" (buffer A int64 global 4)"
                                " (attr \"kernel\" 1)");
@@ -1204,6 +1284,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
   g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
   g_test_add_func("/ir/legalize/a-launch-has-six-axes", test_a_launch_has_six_axes);
+  g_test_add_func("/ir/legalize/iterations-of-threads-are-counted",
+                  test_iterations_of_threads_are_counted);
   g_test_add_func("/ir/legalize/a-kernel-need-not-state-its-launch",
                   test_a_kernel_need_not_state_its_launch);
   g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);

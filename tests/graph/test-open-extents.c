@@ -212,6 +212,16 @@ static char *reductions_file(void) {
   return onnx_save(builder);
 }
 
+/* Sums whose elements one thread computes one after the other. */
+static char *sums_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "rowsxcolumns");
+  onnx_ints(builder, "axis", "1,");
+  onnx_node(builder, "CumSum", "x,axis", "y", "");
+  onnx_output(builder, "y");
+  return onnx_save(builder);
+}
+
 /* The model has float64 values, which a target may lack, with a constant and an output of that
  * type. */
 static char *doubles_file(void) {
@@ -569,6 +579,18 @@ static void assert_reductions(const char *path, BpModelContext *context) {
 static void test_reductions(void) {
   on_targets(reductions_file(), (const char *const[]){"llvm -opt=0", "opencl", "vulkan", NULL},
              assert_reductions);
+}
+
+static void assert_sums(const char *path, BpModelContext *context) {
+  assert_as_closed(path, context, (const int64_t[]){41, 40}, 2);
+  assert_run_refused(context, (const int64_t[]){3, 41}, 2,
+                     "kernel 'fused_cumsum|more than 40 iterations|max_iterations|another device");
+  assert_as_closed(path, context, (const int64_t[]){2, 39}, 2);
+}
+
+/* A device that ends the loops of a thread early refuses the shapes that need longer ones. */
+static void test_short_loops(void) {
+  on_targets(sums_file(), (const char *const[]){"vulkan -max_iterations=40", NULL}, assert_sums);
 }
 
 /* Several contexts of one model have different shapes. */
@@ -1144,6 +1166,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/signals_of_every_length_are_transformed", test_speech);
   g_test_add_func("/open-extents/losses_take_every_shape", test_losses);
   g_test_add_func("/open-extents/reductions_along_any_axes_take_every_shape", test_reductions);
+  g_test_add_func("/open-extents/loops_that_the_device_would_end_early_are_refused",
+                  test_short_loops);
   g_test_add_func("/open-extents/constants_are_cut_and_divided_by_extents", test_tables);
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);

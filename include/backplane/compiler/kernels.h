@@ -25,6 +25,10 @@ typedef struct BpKernelLaunch {
   /* One extent for each launch tag of the function: an integer constant, or an expression of the
    * list's scalars. A kernel with an extent of 0 is not launched. */
   const BpIrNode *launch[BP_KERNEL_MAX_LAUNCH];
+  /* The most iterations of all loops of one thread, an expression like an extent of the launch. A
+   * WHILE, and a loop whose extent is data, count as one. The launcher compares it with the
+   * target's BP_TARGET_MAX_ITERATIONS. */
+  const BpIrNode *iterations;
 } BpKernelLaunch;
 
 /* The kernels of a function in the order of their launches, and the buffers between the kernels,
