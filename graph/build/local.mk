@@ -26,7 +26,11 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/passes.c \
 	graph/build/place.c \
 	graph/build/plan.c \
-	graph/build/program.c \
+	graph/build/program.c graph/build/program.h \
+	graph/build/program_code.c \
+	graph/build/program_control.c \
+	graph/build/program_extents.c \
+	graph/build/program_values.c \
 	graph/build/same.c \
 	graph/build/simplify.c \
 	graph/build/specialize.c \
