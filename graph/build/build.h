@@ -96,6 +96,9 @@ int bp__build_layout(const BpBuild *build, BpGraph *graph);
 int bp__build_dequantized(const BpBuild *build, BpGraph *graph);
 /* Makes dot products, or products of float32, of products of bytes as int32 (byte_products.c). */
 int bp__build_byte_products(const BpBuild *build, BpGraph *graph);
+/* Makes dot products of products with weights of few bits that may be computed with int8
+ * (byte_bits.c). */
+int bp__build_byte_bits(const BpBuild *build, BpGraph *graph);
 /* Packs second operands of products in panels if the target has vectors and no threads in lock-step
  * (pack.c). */
 int bp__build_pack(const BpBuild *build, BpGraph *graph);

@@ -5,6 +5,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/append.c \
 	graph/build/arenas.c \
 	graph/build/build.h \
+	graph/build/byte_bits.c \
 	graph/build/byte_products.c graph/build/byte_products.h \
 	graph/build/canonical.c \
 	graph/build/choose.c graph/build/choose.h \

@@ -35,6 +35,7 @@ static const struct {
     {"cut", cut, false, false},
     {"dequantized", bp__build_dequantized, true, true},
     {"byte_products", bp__build_byte_products, true, true},
+    {"byte_bits", bp__build_byte_bits, false, true},
     {"layout", bp__build_layout, true, true},
     {"pack", bp__build_pack, true, true},
     {"own_outputs", bp__build_own_outputs, false, false},

@@ -136,10 +136,12 @@ static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, con
       in_panels(graph, node, w, scales, w->num_blocks),
       in_panels(graph, node, w, offset, w->num_blocks),
   };
-  BpGraphAttr bits = bp__attr_int(graph, "bits", w->bits);
+  const BpGraphAttr attrs[] = {
+      bp__attr_int(graph, "bits", w->bits),
+      bp__attr_int(graph, "accuracy_level", bp__node_int(node, "accuracy_level", 0))};
   if (!inputs[0] || !inputs[1] || !inputs[2] || !inputs[3])
     return NULL;
-  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, &bits, 1);
+  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, attrs, 2);
 }
 
 /* The elements of the blocks to which g_idx assigns the rows: [columns, rows]. */
@@ -331,4 +333,72 @@ static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, v
 
 BP_ROW_COMPUTE(matmul_bits) {
   return bp__op_give_body(op, "matmul", matmul_bits_body, outputs);
+}
+
+/* ---- The product of bytes ---------------------------------------------------------------- */
+
+/* The inputs are those of graph/build/byte_bits.c: the words, scales and sums of the rows, and the
+ * words, scales and offsets of the columns, in panels. A term is `step` words. */
+BP_ROW_INFER(matmul_bits_dot) {
+  const BpGraphValue *words = node->inputs[3];
+  const int64_t shape[] = {node->inputs[0]->shape[0], words->shape[0] * words->shape[2]};
+  return bp__node_set_output(graph, node, 0, BP__FLOAT32, shape, 2);
+}
+
+/* The bytes at a place of each byte of a word: unsigned bytes, four in a word. */
+static const BpIrNode *bytes_in(BpIrModule *ir, const BpIrNode *word, int64_t place, int64_t bits) {
+  int64_t mask = (1 << bits) - 1;
+  if (bits == 8)
+    return word;
+  if (place)
+    word = bp_ir_binary(ir, BP_IR_SHR, word, x_number(ir, INT32, (double)(place * bits)));
+  return bp_ir_binary(ir, BP_IR_BIT_AND, word, x_number(ir, INT32, (double)(mask * 0x01010101)));
+}
+
+/* The dot products of the words from word `first` on. */
+static const BpIrNode *dots_of(BpTe *te, const BpOpCompute *op, const BpIrNode *const *axes,
+                               const BpIrNode *first, const BpIrNode *column[2]) {
+  BpIrModule *ir = bp_te_ir(te);
+  int64_t bits = bp__node_int(op->node, "bits", 4), step = bp__node_int(op->node, "step", 1);
+  const BpIrNode *sum = x_number(ir, INT32, 0);
+  for (int64_t i = 0; i < step; i++) {
+    const BpIrNode *at = x_add(ir, first, x_index(ir, i));
+    const BpIrNode *word =
+        bp_te_read(te, op->inputs[3], (const BpIrNode *[]){column[0], at, column[1]});
+    for (int64_t place = 0; place < 8 / bits; place++) {
+      const BpIrNode *row =
+          bp_te_read(te, op->inputs[0], (const BpIrNode *[]){axes[0], at, x_index(ir, place)});
+      const BpIrNode *args[] = {bytes_in(ir, word, place, bits), row, sum};
+      sum = args[0] && row && sum ? bp_ir_call(ir, INT32, BP_IR_CALL_INTRINSIC, "dot4_us", args, 3)
+                                  : NULL;
+    }
+  }
+  return sum;
+}
+
+static const BpIrNode *matmul_bits_dot_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *words = op->node->inputs[3];
+  BpIrModule *ir = bp_te_ir(te);
+  int64_t num_blocks = op->node->inputs[1]->shape[1], step = bp__node_int(op->node, "step", 1);
+  int64_t terms = words->shape[1] / num_blocks / step;
+  const BpIrNode *k[] = {bp__op_reduce_axis(op, "block", num_blocks),
+                         bp__op_reduce_axis(op, "term", terms)};
+  const BpIrNode *panel = x_index(ir, words->shape[2]);
+  const BpIrNode *column[] = {bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], panel),
+                              bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], panel)};
+  const BpIrNode *of_column[] = {column[0], k[0], column[1]}, *of_row[] = {axes[0], k[0]};
+  const BpIrNode *term = x_add(ir, x_mul(ir, k[0], x_index(ir, terms)), k[1]);
+  const BpIrNode *dots = dots_of(te, op, axes, x_mul(ir, term, x_index(ir, step)), column);
+  dots = dots ? bp_ir_cast(ir, BP__FLOAT32, dots) : NULL;
+  const BpIrNode *scaled = x_mul(ir, x_mul(ir, dots, bp_te_read(te, op->inputs[1], of_row)),
+                                 bp_te_read(te, op->inputs[4], of_column));
+  const BpIrNode *moved =
+      x_mul(ir, bp_te_read(te, op->inputs[2], (const BpIrNode *[]){axes[0], term}),
+            bp_te_read(te, op->inputs[5], of_column));
+  return bp_te_reduce(te, BP_TE_SUM, x_add(ir, scaled, moved), k, 2);
+}
+
+BP_ROW_COMPUTE(matmul_bits_dot) {
+  return bp__op_give_body(op, "matmul", matmul_bits_dot_body, outputs);
 }

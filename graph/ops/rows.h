@@ -247,6 +247,8 @@ BP_ROW_EXPAND(matmul_nbits);
 BP_ROW_EXPAND(matmul_bnb4);
 BP_ROW_INFER(matmul_bits);
 BP_ROW_COMPUTE(matmul_bits);
+BP_ROW_INFER(matmul_bits_dot);
+BP_ROW_COMPUTE(matmul_bits_dot);
 
 /* quantized_table.c */
 BP_ROW_EXPAND(gather_block_quantized);

@@ -18,5 +18,5 @@ EXTRA_DIST += python/pyproject.toml python/setup.py python/core/core.h python/co
 	python/src/backplane/dtype.py python/src/backplane/errors.py python/src/backplane/target.py \
 	python/src/backplane/mlserver.py python/src/backplane/ray.py python/src/backplane/te.py python/src/backplane/torch.py python/src/backplane/py.typed python/tests/conftest.py \
 	python/tests/test_control_flow.py python/tests/test_functions.py python/tests/test_models.py \
-	python/tests/test_narrow_types.py python/tests/test_open_shapes.py python/tests/test_quantized.py python/tests/test_sequences.py python/tests/test_te.py python/tests/test_tensors.py \
+	python/tests/test_narrow_types.py python/tests/test_open_shapes.py python/tests/test_few_bits.py python/tests/test_quantized.py python/tests/test_sequences.py python/tests/test_te.py python/tests/test_tensors.py \
 	python/tests/test_torch.py python/tests/test_mlserver.py python/tests/test_ray.py
