@@ -28,6 +28,7 @@ typedef enum Origin { FROM_INDICES, FROM_BOUNDED_DATA, FROM_DATA } Origin;
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node);
+static BpRange linear_range(BpIndexContext *context, const Linear *linear);
 static Origin origin_of(BpIndexContext *context, const BpIrNode *node);
 
 /* ---- Stored results ---------------------------------------------------------------------- */
@@ -118,7 +119,7 @@ static const BpIrNode *product_of(BpIndexContext *context, const Factors *factor
   return node;
 }
 
-/* A divisor: a positive number times a product of open extents. */
+/* A divisor: a positive number times a product of open extents or of sums of them. */
 typedef struct Divisor {
   int64_t number;
   const BpIrNode *product; /* NULL: only the number */
@@ -132,11 +133,12 @@ static bool divisor_of(BpIndexContext *context, const BpIrNode *node, Divisor *d
   *divisor = (Divisor){.number = linear.constant};
   if (linear.failed || linear.count == 0)
     return !linear.failed && linear.constant > 0;
-  if (linear.count > 1 || linear.constant != 0 || linear.terms[0].multiple < 0 ||
-      range_of_atom(context, linear.terms[0].atom).min < 0)
+  bool is_sum = linear.count > 1 || linear.constant != 0;
+  int64_t number = is_sum ? 1 : linear.terms[0].multiple;
+  if (number < 0 || linear_range(context, &linear).min < 0)
     return false;
-  const BpIrNode *product = linear.terms[0].atom;
-  *divisor = (Divisor){linear.terms[0].multiple, product, factors_of(product)};
+  const BpIrNode *product = is_sum ? linear_node(context, &linear) : linear.terms[0].atom;
+  *divisor = (Divisor){number, product, product ? factors_of(product) : (Factors){.count = 0}};
   return divisor->factors.count > 0;
 }
 
@@ -756,23 +758,28 @@ static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Li
   return true;
 }
 
-/* The linear form of a product of two atoms: an atom with a coefficient. */
-static bool linear_of_atoms(BpIndexContext *context, const Term *a, const Term *b, Linear *out) {
-  int64_t multiple;
-  if (__builtin_mul_overflow(a->multiple, b->multiple, &multiple))
+/* The linear form of a product of two atoms: an atom with a coefficient. A sum is an atom here. */
+static bool linear_of_atoms(BpIndexContext *context, const Linear *a, const Linear *b,
+                            Linear *out) {
+  bool is_single[] = {a->count == 1 && a->constant == 0, b->count == 1 && b->constant == 0};
+  int64_t multiple, factors[] = {is_single[0] ? a->terms[0].multiple : 1,
+                                 is_single[1] ? b->terms[0].multiple : 1};
+  const BpIrNode *atoms[] = {is_single[0] ? a->terms[0].atom : linear_node(context, a),
+                             is_single[1] ? b->terms[0].atom : linear_node(context, b)};
+  if (__builtin_mul_overflow(factors[0], factors[1], &multiple))
     return false;
-  add_term(out, bp_ir_binary(context->module, BP_IR_MUL, a->atom, b->atom), multiple);
-  return true;
+  const BpIrNode *atom = bp_ir_binary(context->module, BP_IR_MUL, atoms[0], atoms[1]);
+  if (atom)
+    add_term(out, atom, multiple);
+  return atom != NULL;
 }
 
 static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   Linear a, b;
   linear_of(context, node->operands[0], &a);
   linear_of(context, node->operands[1], &b);
-  if (a.count == 1 && b.count == 1 && a.constant == 0 && b.constant == 0)
-    return !a.failed && !b.failed && linear_of_atoms(context, &a.terms[0], &b.terms[0], out);
   if (a.count != 0 && b.count != 0)
-    return false;
+    return !a.failed && !b.failed && linear_of_atoms(context, &a, &b, out);
   add_scaled(out, a.count ? &a : &b, a.count ? b.constant : a.constant);
   return true;
 }

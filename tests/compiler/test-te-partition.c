@@ -185,12 +185,10 @@ static const BpIrNode *negated_body(BpTe *te, const BpIrNode *const *axes, void 
   return te_op(te, BP_IR_SUB, te_float(te, 0), te_read2(te, context, axes[0], axes[1]));
 }
 
-/* The axes of [h, 8 * w] are fused, and the vectors of the fused axis lie in one row. */
-static void test_a_fused_axis_of_open_extents_is_its_own_index(void) {
-  BpTe *te = bp_te_create();
-  const BpIrNode *extents[] = {
-      bp_te_open_extent(te, "h", 6, 100),
-      te_op(te, BP_IR_MUL, bp_te_open_extent(te, "w", 4, 100), te_int(te, 8))};
+/* Vectors of both axes of a matrix as one axis are loaded as vectors, in `loads` places. */
+static void check_fused_axes(BpTe *te, const BpIrNode *rows, const BpIrNode *columns,
+                             int32_t loads) {
+  const BpIrNode *extents[] = {rows, columns};
   BpTeTensor *in = bp_te_placeholder_open(te, "in", te_f32, extents, 2);
   BpTeTensor *args[] = {in, bp_te_compute_open(te, "out", extents, 2, negated_body, in)};
   BpTeStage *stage = bp_te_stage(te, args[1]);
@@ -201,9 +199,27 @@ static void test_a_fused_axis_of_open_extents_is_its_own_index(void) {
     g_error("%s", bp_error_message());
   char *text = text_after("tidy", te, args, 2, NULL);
   expect_count(text, "(mod ", 0);
-  expect_count(text, "(load in (ramp ", 1);
+  expect_count(text, "(load in (ramp ", loads);
   g_free(text);
   bp_te_free(te);
+}
+
+static void test_a_fused_axis_of_open_extents_is_its_own_index(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *w = bp_te_open_extent(te, "w", 4, 100);
+  check_fused_axes(te, bp_te_open_extent(te, "h", 6, 100), te_op(te, BP_IR_MUL, w, te_int(te, 8)),
+                   1);
+}
+
+/* The columns are a sum of extents, of several of one extent, or of an extent and a number. */
+static void test_a_fused_axis_of_a_sum_of_extents_is_its_own_index(void) {
+  for (int32_t i = 0; i < 3; i++) {
+    BpTe *te = bp_te_create();
+    const BpIrNode *length = bp_te_open_extent(te, "length", 6, 100);
+    const BpIrNode *past = i < 2 ? bp_te_open_extent(te, "past", 4, 100) : te_int(te, 3);
+    const BpIrNode *more = te_op(te, BP_IR_MUL, past, te_int(te, i == 1 ? 5 : 1));
+    check_fused_axes(te, length, te_op(te, BP_IR_ADD, length, more), 2);
+  }
 }
 
 typedef struct Edge {
@@ -633,6 +649,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
   g_test_add_func("/te/partition/a-fused-axis-of-open-extents-is-its-own-index",
                   test_a_fused_axis_of_open_extents_is_its_own_index);
+  g_test_add_func("/te/partition/a-fused-axis-of-a-sum-of-extents-is-its-own-index",
+                  test_a_fused_axis_of_a_sum_of_extents_is_its_own_index);
   g_test_add_func("/te/partition/a-fused-axis-beside-an-open-distance-is-its-own-index",
                   test_a_fused_axis_beside_an_open_distance_is_its_own_index);
   g_test_add_func("/te/partition/an-open-minimum-outside-of-the-innermost-loop-stays",
