@@ -233,6 +233,7 @@ void bp__program_run_groups(BpProgram *program) {
   const BpList *groups = &program->level->groups->groups;
   for (size_t g = 0; g < groups->size; g++) {
     const BpGroup *group = groups->items[g];
+    program->node = item(&group->outputs, 0)->name;
     if (group->bodies)
       bp__program_call_control(program, group);
     else if (group->view_of)
@@ -324,13 +325,6 @@ static void give_outputs(BpProgram *program) {
   g_free(words);
 }
 
-/* Writes a function that only has names, as the names of its parameters. */
-static void name_things(BpProgram *program) {
-  bp__program_begin_instruction(program);
-  put(program->words, BP_RELAX_RET);
-  put(program->words, 0);
-}
-
 /* ---- Requirements of a run ------------------------------------------------------------------- */
 
 #define MAX_FORMULA 512
@@ -364,6 +358,7 @@ static void describe_memory(BpProgram *program) {
 static void begin_program(BpProgram *program) {
   size_t count = (size_t)bp__extents_count(&program->graph->extents);
   program->functions = g_ptr_array_new();
+  program->nodes = g_ptr_array_new();
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t) "main");
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t)BP_RELAX_OUTPUT_NAMES);
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t)BP_RELAX_STORAGE_NAMES);
@@ -393,6 +388,7 @@ static void begin_program(BpProgram *program) {
 static void end_program(BpProgram *program) {
   g_ptr_array_free(program->parts, TRUE);
   g_ptr_array_free(program->functions, TRUE);
+  g_ptr_array_free(program->nodes, TRUE);
   g_array_free(program->constants, TRUE);
   g_array_free(program->words, TRUE);
   g_array_free(program->offsets, TRUE);
@@ -412,10 +408,6 @@ BpModule *bp__build_program(const BpBuild *build, BpGraph *graph, const BpGroups
   bp__program_match_inputs(&program);
   bp__program_run_groups(&program);
   give_outputs(&program);
-  name_things(&program); /* the outputs */
-  name_things(&program); /* the memory of a run */
-  if (program.num_devices)
-    name_things(&program); /* devices */
   describe_memory(&program);
   BpModule *module = program.failed ? NULL : bp__program_load(&program, graph);
   end_program(&program);

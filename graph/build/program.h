@@ -36,6 +36,8 @@ typedef struct BpProgram {
   const BpGroups *groups;
   BpProgramLevel *level;
   GPtrArray *functions; /* names of called functions, after "main" and the names of outputs */
+  GPtrArray *nodes;     /* names of the nodes of calls, other than those of the machine itself */
+  const char *node;     /* name of the node that is being written */
   GArray *constants;    /* BpProgramConstant */
   GArray *words, *offsets;
   int64_t num_registers;
@@ -97,9 +99,10 @@ int64_t bp__program_text(BpProgram *program, const char *text);
 int64_t bp__program_tensor(BpProgram *program, const BpGraphValue *tensor);
 /* A constant "node 'x':", the prefix of errors in a run. */
 int64_t bp__program_context(BpProgram *program, const char *what, const char *name);
-/* Makes a module of the program (transfer full) as its loader does. The program's constants stay in
- * the bytes, a tensor, that the program is written to, and no longer exist in the graph. */
-BpModule *bp__program_load(const BpProgram *program, BpGraph *graph);
+/* Ends the code, and makes a module of the program (transfer full) as its loader does. The
+ * program's constants stay in the bytes, a tensor, that the program is written to, and no longer
+ * exist in the graph. */
+BpModule *bp__program_load(BpProgram *program, BpGraph *graph);
 
 /* ---- Extents (program_extents.c) ------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include "graph/build/program.h"
 #include "graph/io/stream.h"
+#include "graph/relax/builtin.h"
 #include "graph/relax/module.h"
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -31,6 +32,8 @@ void bp__program_call(BpProgram *program, int64_t dst, const char *function, con
   put(program->words, args->len);
   if (args->len > 0)
     g_array_append_vals(program->words, args->data, args->len);
+  if (!g_str_has_prefix(function, BP_RELAX_BUILTIN_PREFIX))
+    g_ptr_array_add(program->nodes, (gpointer)(uintptr_t)program->node);
 }
 
 void bp__program_call_with(BpProgram *program, int64_t dst, const char *function, int64_t *args,
@@ -130,27 +133,53 @@ static void write_packed(BpStreamWriter *writer, const char *name) {
   bp__stream_write_u64(writer, 0);
 }
 
-/* The number of the program's own functions, which come before the functions that it calls. */
+/* The number of the program's own functions that come before the functions that it calls. */
 #define NUM_OWN_FUNCTIONS 3
-#define NUM_NAMES         3 /* number of BP_RELAX_STORAGE_NAMES */
+
+/* A function that only has names, as the names of its parameters. */
+typedef struct Names {
+  const char *function;
+  const char *const *items;
+  uint64_t count;
+} Names;
+
+#define MOST_NAMES 4
+
+/* Lists the functions that only have names: two that every program has, and others. */
+static uint64_t list_names(const BpProgram *program, Names names[MOST_NAMES]) {
+  uint64_t count = 2;
+  names[0] =
+      (Names){BP_RELAX_OUTPUT_NAMES, program->graph->output_names, program->graph->outputs.size};
+  names[1] = (Names){BP_RELAX_STORAGE_NAMES, program->memory, G_N_ELEMENTS(program->memory)};
+  if (program->nodes->len)
+    names[count++] = (Names){BP_RELAX_NODE_NAMES, (const char *const *)program->nodes->pdata,
+                             program->nodes->len};
+  if (program->num_devices)
+    names[count++] =
+        (Names){BP_RELAX_DEVICE_NAMES, program->devices, (uint64_t)program->num_devices};
+  return count;
+}
+
+static void write_names(BpStreamWriter *writer, const Names *names, uint64_t at) {
+  write_bytecode(writer, names->function, at, at + 1, (int64_t)names->count, names->count,
+                 names->items);
+}
 
 static void write_functions(const BpProgram *program, BpStreamWriter *writer) {
   const BpGraph *graph = program->graph;
-  uint64_t names = program->num_devices ? 3 : 2, count = program->offsets->len + 2 - names;
+  Names names[MOST_NAMES];
+  uint64_t count = list_names(program, names), end = program->offsets->len - count;
   const char **inputs = g_new0(const char *, graph->inputs.size + 1);
   for (size_t i = 0; i < graph->inputs.size; i++)
     inputs[i] = ((const BpGraphValue *)graph->inputs.items[i])->name;
-  bp__stream_write_u64(writer, program->functions->len + names - 2);
-  write_bytecode(writer, "main", 0, count - 2, program->num_registers, graph->inputs.size, inputs);
-  write_bytecode(writer, BP_RELAX_OUTPUT_NAMES, count - 2, count - 1, (int64_t)graph->outputs.size,
-                 graph->outputs.size, graph->output_names);
-  write_bytecode(writer, BP_RELAX_STORAGE_NAMES, count - 1, count, NUM_NAMES, NUM_NAMES,
-                 program->memory);
+  bp__stream_write_u64(writer, program->functions->len + count - (NUM_OWN_FUNCTIONS - 1));
+  write_bytecode(writer, "main", 0, end, program->num_registers, graph->inputs.size, inputs);
+  for (uint64_t i = 0; i < NUM_OWN_FUNCTIONS - 1; i++)
+    write_names(writer, &names[i], end + i);
   for (guint i = NUM_OWN_FUNCTIONS; i < program->functions->len; i++)
     write_packed(writer, program->functions->pdata[i]);
-  if (program->num_devices)
-    write_bytecode(writer, BP_RELAX_DEVICE_NAMES, count, count + 1, program->num_devices,
-                   (uint64_t)program->num_devices, program->devices);
+  for (uint64_t i = NUM_OWN_FUNCTIONS - 1; i < count; i++)
+    write_names(writer, &names[i], end + i);
   g_free(inputs);
 }
 
@@ -211,7 +240,18 @@ static void write_program(const BpProgram *program, BpStreamWriter *writer, BpGr
   write_words(program->words, writer);
 }
 
-BpModule *bp__program_load(const BpProgram *program, BpGraph *graph) {
+/* Writes an instruction for each function that only has names. */
+static void end_code(BpProgram *program) {
+  Names names[MOST_NAMES];
+  for (uint64_t i = list_names(program, names); i > 0; i--) {
+    bp__program_begin_instruction(program);
+    put(program->words, BP_RELAX_RET);
+    put(program->words, 0);
+  }
+}
+
+BpModule *bp__program_load(BpProgram *program, BpGraph *graph) {
+  end_code(program);
   BpStreamWriter counter = {NULL, 0};
   write_program(program, &counter, NULL);
   int64_t size = BP_RELAX_HEAD + (int64_t)counter.size;

@@ -12,6 +12,7 @@
 
 #include "graph/io/clock.h"
 #include "graph/io/overlap.h"
+#include "graph/relax/builtin.h"
 #include "graph/relax/kept.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
@@ -517,18 +518,45 @@ static int run(void *data) {
 typedef struct Watch {
   BpModelCallVisit visit;
   void *visitor;
+  const BpRelaxExecutable *executable;
+  const BpRelaxFunction *function; /* the model's */
   unsigned num_calls;
 } Watch;
 
-/* Visits a call of bytecode. A call of bytecode has no name of its own, so the calls are
- * numbered. */
-static int watch(void *data, const char *function, const BpTensorView *last, int64_t start_ns,
-                 int64_t duration_ns) {
-  Watch *self = data;
+static int calls_library(const BpRelaxExecutable *executable, const BpRelaxInstruction *code) {
+  return code->op == BP_RELAX_CALL &&
+         strncmp(executable->functions[code->function].name, BP_RELAX_BUILTIN_PREFIX,
+                 strlen(BP_RELAX_BUILTIN_PREFIX)) != 0;
+}
+
+/* The name of the node that a call computes, or NULL: only our compiler stores names. */
+static const char *node_of(const Watch *self, const BpRelaxInstruction *call) {
+  int64_t index = bp__relax_executable_find(self->executable, BP_RELAX_NODE_NAMES);
+  const BpRelaxFunction *names = index < 0 ? NULL : &self->executable->functions[index];
+  const BpRelaxInstruction *code = self->function->code;
+  uint32_t number = 0;
+  if (!names || call < code || call >= code + self->function->num_instructions)
+    return NULL;
+  for (; code < call; code++)
+    number += (uint32_t)calls_library(self->executable, code);
+  return number < names->num_params ? names->param_names[number] : NULL;
+}
+
+/* Visits a call. A loop may repeat it, so the calls are numbered. */
+static int visit_call(Watch *self, const char *node, const char *function, const BpTensorView *last,
+                      int64_t start_ns, int64_t duration_ns) {
   char name[256];
-  snprintf(name, sizeof(name), "%u-%.200s", self->num_calls++, function);
+  snprintf(name, sizeof(name), node ? "%u:%.200s" : "%u-%.200s", self->num_calls++,
+           node ? node : function);
   const BpModelCall call = {name, function, last, last != NULL, start_ns, duration_ns};
   return self->visit(self->visitor, &call);
+}
+
+static int watch(void *data, const BpRelaxInstruction *call, const BpTensorView *last,
+                 int64_t start_ns, int64_t duration_ns) {
+  Watch *self = data;
+  return visit_call(self, node_of(self, call), self->executable->functions[call->function].name,
+                    last, start_ns, duration_ns);
 }
 
 /* Profiles a run. A function that was compiled as a whole makes no calls that the machine sees, so
@@ -538,7 +566,7 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
   const BpRelaxModel *model = context->model;
   const BpRelaxFunction *function = &model->machine->executable->functions[model->function];
   BpValue result = {.type_index = BP_TYPE_NONE};
-  Watch self = {visit, visitor, 0};
+  Watch self = {visit, visitor, model->machine->executable, function, 0};
   if (check_inputs(context) < 0 || check_overlaps(context) < 0)
     return -1;
   bp__relax_context_forget_outputs(context);
@@ -553,7 +581,8 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
     return status;
   if (bp_stream_sync(model->machine->devices[0], NULL) < 0)
     return -1;
-  return watch(&self, function->name, NULL, 0, bp__graph_now_ns() - start) < 0 ? -1 : 0;
+  int64_t duration = bp__graph_now_ns() - start;
+  return visit_call(&self, NULL, function->name, NULL, 0, duration) < 0 ? -1 : 0;
 }
 
 static int check_was_run(const Context *context, uint32_t index) {

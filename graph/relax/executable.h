@@ -21,6 +21,10 @@
  * 1, specialised code finds the device of its fallback. */
 #define BP_RELAX_DEVICE_NAMES "backplane.devices"
 
+/* The name of a function whose parameters have the names of the nodes that the calls of "main"
+ * compute, in the order of the code, without calls of the machine's own functions. */
+#define BP_RELAX_NODE_NAMES "backplane.nodes"
+
 /* The sources of a call's argument. */
 typedef enum BpRelaxArgKind {
   BP_RELAX_REGISTER,  /* value: index of the register */

@@ -17,7 +17,8 @@
 #define MAX_DEPTH 2048
 
 typedef struct Profile {
-  BpRelaxVisitor visit; /* NULL if the visitor wants no more calls */
+  const BpRelaxInstruction *call; /* the call that is being made */
+  BpRelaxVisitor visit;           /* NULL if the visitor wants no more calls */
   void *visitor;
   int64_t begin;
 } Profile;
@@ -96,6 +97,8 @@ static int run_call(Frame *frame, const BpRelaxInstruction *instruction) {
   BpValue result = {.type_index = BP_TYPE_NONE};
   for (uint32_t i = 0; i < instruction->num_args; i++)
     frame->args[i] = load(frame, &instruction->args[i]);
+  if (running.profile)
+    running.profile->call = instruction;
   if (call_function(frame->machine, instruction->function, frame->args,
                     (int32_t)instruction->num_args, &result))
     return call_failed(frame, instruction);
@@ -223,10 +226,10 @@ static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args
 }
 
 /* Reports a call to the visitor, until it wants no more; -1 if the visitor fails. */
-static int visit_call(Profile *profile, const char *name, const BpTensorView *last, int64_t start,
-                      int64_t end) {
+static int visit_call(Profile *profile, const BpRelaxInstruction *call, const BpTensorView *last,
+                      int64_t start, int64_t end) {
   int stop = profile->visit
-                 ? profile->visit(profile->visitor, name, last, start - profile->begin, end - start)
+                 ? profile->visit(profile->visitor, call, last, start - profile->begin, end - start)
                  : 0;
   if (stop)
     profile->visit = NULL;
@@ -254,14 +257,15 @@ static int sync_devices(const BpRelaxMachine *machine) {
 static int call_timed(const BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                       int32_t num_args, BpValue *result) {
   BpFunction *function = machine->callees[index].function;
+  const BpRelaxInstruction *instruction = running.profile->call;
   if (sync_devices(machine) < 0)
     return -1;
   int64_t start = bp__graph_now_ns();
   if (function->call(function, args, num_args, result))
     return -1;
   if (sync_devices(machine) == 0 &&
-      visit_call(running.profile, machine->executable->functions[index].name,
-                 find_last_tensor(args, num_args), start, bp__graph_now_ns()) == 0)
+      visit_call(running.profile, instruction, find_last_tensor(args, num_args), start,
+                 bp__graph_now_ns()) == 0)
     return 0;
   bp_value_clear(result);
   return -1;
@@ -451,7 +455,7 @@ int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace,
 int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,
                               const BpValue *args, int32_t num_args, BpRelaxVisitor visit,
                               void *visitor, BpValue *result) {
-  Profile profile = {visit, visitor, bp__graph_now_ns()};
+  Profile profile = {NULL, visit, visitor, bp__graph_now_ns()};
   return call_from_outside(machine, workspace, &profile, index, args, num_args, result);
 }
 

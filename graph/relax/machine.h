@@ -63,8 +63,8 @@ int bp__relax_machine_call(BpRelaxMachine *machine, BpRelaxWorkspace *workspace,
  * the device is idle. Returns 0 to continue, 1 to get no further calls, or -1 with an error to make
  * the run fail. `last` is the call's last argument if it is a tensor, in which functions store
  * their result, or NULL. Times are nanoseconds since the run began. */
-typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTensorView *last,
-                              int64_t start_ns, int64_t duration_ns);
+typedef int (*BpRelaxVisitor)(void *visitor, const BpRelaxInstruction *call,
+                              const BpTensorView *last, int64_t start_ns, int64_t duration_ns);
 /* Calls a function as bp__relax_machine_call does, and reports the times of its calls; `workspace`
  * is not NULL. */
 int bp__relax_machine_profile(BpRelaxMachine *machine, BpRelaxWorkspace *workspace, uint32_t index,

@@ -460,7 +460,8 @@ BP_API BpTensor *bp_model_get_queued_output(BpModelContext *context, int32_t ind
  * dump_dir is not NULL, every intermediate result is written to that folder as NODE.npy; a file of
  * that name that is no .npy file is an error, and stays. A node with the name or the file name of
  * another node gets a number ("3:add"). Each call of a function by a Relax executable counts as a
- * node ("3-fused_add"), and so does a part that was compiled as a whole. */
+ * node, with a number ("3:add", or "3-fused_add" if TVM compiled it), and so does a part that was
+ * compiled as a whole. */
 BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
                             int (*visit)(void *visitor, const char *node, const char *function,
                                          int64_t start_ns, int64_t duration_ns),
