@@ -130,12 +130,26 @@ static int suggest_shapes(const Import *import) {
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
 
+/* Whether a symbol is the extent of a later dimension than the first in any input. */
+static bool is_of_later_dimension(const Import *import, const char *symbol) {
+  for (size_t i = 0; !is_empty(symbol) && i < import->onnx->n_input; i++) {
+    const OnnxValueInfo *info = import->onnx->input[i];
+    const Backplane__Onnx__TensorShapeProto *shape =
+        info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
+    for (size_t d = 1; shape && d < shape->n_dim; d++)
+      if (g_strcmp0(bp__onnx_symbol(shape->dim[d]), symbol) == 0)
+        return true;
+  }
+  return false;
+}
+
 /* Returns the symbol of an open dimension of the model: the named symbol, or a new symbol. */
-static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
+static int64_t open_extent(const Import *import, const OnnxValueInfo *info, int32_t dimension) {
+  BpGraph *graph = import->graph;
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = bp__onnx_symbol(shape->dim[dimension]);
   bool is_of_picture = shape->n_dim == 4 && dimension > 1;
-  bool is_batch = dimension == 0 &&
+  bool is_batch = dimension == 0 && !is_of_later_dimension(import, symbol) &&
                   (shape->n_dim > 2 || (shape->n_dim == 2 && bp__onnx_extent(shape->dim[1]) < 0));
   int64_t likely = is_batch ? LIKELY_BATCH : is_of_picture ? LIKELY_SIDE : LIKELY_EXTENT;
   if (!is_empty(symbol))
@@ -181,7 +195,7 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const On
     if (extents[i] < 0 && !given && !import->graph->extents.arena)
       return raise_open(&import->graph->arena, info, (size_t)i);
     if (extents[i] < 0 && !given)
-      extents[i] = open_extent(import->graph, info, i);
+      extents[i] = open_extent(import, info, i);
     if (extents[i] == BP_EXTENT_NONE)
       return -1;
   }
