@@ -47,10 +47,6 @@ static int32_t last_long_axis(const BpStageInfo *info) {
   return info->ndim - 1;
 }
 
-static int visit_choosing(void *context, const BpIrNode *node) {
-  return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
-}
-
 static bool is_open_run(const BpStageInfo *info, int32_t first) {
   for (int32_t d = first; d < info->ndim; d++)
     if (info->stage->axes[d]->open)
@@ -58,13 +54,17 @@ static bool is_open_run(const BpStageInfo *info, int32_t first) {
   return false;
 }
 
+static int visit_choosing(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
+}
+
 /* Whether a choice depends on axis d, and a loop over it should stay outside of the run that begins
  * with axis `next`: it is short and the run long, or the run is open, so that a place in the fused
  * run would be divided by an open extent for each choice. Returns 1, 0 or -1 with an error. */
 static int chooses_outside(const BpStageInfo *info, int32_t d, int32_t next) {
-  bool is_short = info->extent[d] <= MAX_CHOICES;
+  bool is_short = !info->stage->axes[d]->open && info->extent[d] <= MAX_CHOICES;
   bool is_long = bp__info_size(info, next, info->ndim) >= LEAST_RUN;
-  if (info->stage->axes[d]->open || (!is_open_run(info, next) && !(is_short && is_long)))
+  if (!is_open_run(info, next) && !(is_short && is_long))
     return 0;
   return bp__ir_visit_once(info->s->body, visit_choosing, (void *)info->s->vars[d]);
 }
