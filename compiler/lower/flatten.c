@@ -20,13 +20,43 @@ static int visit_division(void *context, const BpIrNode *node) {
   return bp__ir_is_division(node);
 }
 
+/* Whether a node is a product of extents of a buffer. */
+static bool is_product_of_extents(const BpIrNode *buffer, const BpIrNode *node) {
+  for (int32_t i = 0; i < buffer->num_operands; i++)
+    if (bp__ir_equal(buffer->operands[i], node))
+      return true;
+  return node->kind == BP_IR_MUL && is_product_of_extents(buffer, node->operands[0]) &&
+         is_product_of_extents(buffer, node->operands[1]);
+}
+
+/* max(extent, 1), by which the index of a fused axis is divided, is the extent: no element of a
+ * buffer without elements is accessed. */
+static const BpIrNode *rewrite_guard(BpIrRewriter *rewriter, const BpIrNode *node) {
+  bool is_guard = node->kind == BP_IR_MAX && bp__ir_is_int_value(node->operands[1], 1) &&
+                  is_product_of_extents(rewriter->context, node->operands[0]);
+  return is_guard ? node->operands[0] : node;
+}
+
+static const BpIrNode *without_guards(BpIrModule *module, const BpIrNode *buffer,
+                                      const BpIrNode *index) {
+  BpIrRewriter rewriter = {.module = module,
+                           .enter = bp__ir_skip_buffer,
+                           .leave = rewrite_guard,
+                           .context = (void *)(uintptr_t)buffer};
+  index = index ? bp__ir_rewrite(&rewriter, index) : NULL;
+  bp__ir_rewriter_clear(&rewriter);
+  return index;
+}
+
 /* The index without names if the quotients and remainders of a fused axis, which have names, then
- * become the axis again; else the index itself. */
-static const BpIrNode *without_names(const Flatten *flatten, const BpIrNode *index) {
+ * become the axis again; else the index itself, whose divisors are not 0. */
+static const BpIrNode *without_names(const Flatten *flatten, const BpIrNode *buffer,
+                                     const BpIrNode *index) {
   BpIrModule *module = flatten->lowering->module;
   if (!index)
     return NULL;
   const BpIrNode *open = bp__ir_substitute(module, index, flatten->names);
+  open = without_guards(module, buffer, open);
   if (!open || open == index)
     return open;
   open = bp__index_simplify(&flatten->lowering->index, open);
@@ -53,7 +83,7 @@ static const BpIrNode *flat_index(const Flatten *flatten, const BpIrNode *buffer
     flat = bp_ir_binary(module, BP_IR_ADD, flat, part);
     stride = bp_ir_binary(module, BP_IR_MUL, stride, buffer->operands[i]);
   }
-  return without_names(flatten, bp__index_simplify(&flatten->lowering->index, flat));
+  return without_names(flatten, buffer, bp__index_simplify(&flatten->lowering->index, flat));
 }
 
 static bool is_inside(BpLowering *lowering, const BpIrNode *read) {

@@ -694,7 +694,24 @@ static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t 
     out->failed = true;
 }
 
-/* The linear form of a MIN or MAX: the operand that always wins, or an atom. */
+/* The greatest number that divides all coefficients and the constants of two linear forms; 1 if
+ * both are 0. */
+static int64_t common_divisor(const Linear *a, const Linear *b) {
+  int64_t divisor = bp__greatest_divisor(a->constant, b->constant);
+  for (int32_t i = 0; i < a->count; i++)
+    divisor = bp__greatest_divisor(divisor, a->terms[i].multiple);
+  for (int32_t i = 0; i < b->count; i++)
+    divisor = bp__greatest_divisor(divisor, b->terms[i].multiple);
+  return divisor > 0 ? divisor : 1;
+}
+
+static void divide_all(Linear *linear, int64_t divisor) {
+  linear->constant /= divisor;
+  for (int32_t i = 0; i < linear->count; i++)
+    linear->terms[i].multiple /= divisor;
+}
+
+/* The linear form of a MIN or MAX: the operand that always wins, or a multiple of an atom. */
 static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   Linear a, b, difference;
   linear_of(context, node->operands[0], &a);
@@ -708,11 +725,14 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   } else if (!difference.failed && range.min >= 0) {
     *out = is_min ? b : a;
   } else {
+    int64_t divisor = a.failed || b.failed ? 1 : common_divisor(&a, &b);
+    divide_all(&a, divisor);
+    divide_all(&b, divisor);
     const BpIrNode *atom = bp_ir_binary(context->module, node->kind, linear_node(context, &a),
                                         linear_node(context, &b));
     *out = (Linear){.failed = !atom};
     if (atom)
-      add_term(out, atom, 1);
+      add_term(out, atom, divisor);
   }
 }
 

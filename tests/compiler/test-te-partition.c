@@ -222,6 +222,84 @@ static void test_a_fused_axis_of_a_sum_of_extents_is_its_own_index(void) {
   }
 }
 
+/* A matrix of open extents, and its number of rows. */
+typedef struct Matrix {
+  BpTeTensor *in;
+  const BpIrNode *rows, *columns;
+} Matrix;
+
+static const BpIrNode *greatest_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Matrix *m = context;
+  const BpIrNode *k[] = {bp_te_reduce_axis_open(te, "i", m->rows),
+                         bp_te_reduce_axis_open(te, "j", m->columns)};
+  (void)axes;
+  return bp_te_reduce(te, BP_TE_MAX, bp_te_read(te, m->in, k), k, 2);
+}
+
+static const BpIrNode *triangle_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Matrix *m = context;
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_GE, axes[0], axes[1]),
+                      bp_te_read(te, m->in, axes), te_float(te, 0));
+}
+
+/* The rows of the matrix twice. */
+static const BpIrNode *stacked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Matrix *m = context;
+  const BpIrNode *later[] = {te_op(te, BP_IR_SUB, axes[0], m->rows), axes[1]};
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_LT, axes[0], m->rows),
+                      bp_te_read(te, m->in, axes), bp_te_read(te, m->in, later));
+}
+
+/* Schedules for open extents divide no index: each lane would be divided. */
+static void test_schedules_of_open_extents_divide_no_index(void) {
+  const BpTeBody bodies[] = {greatest_body, triangle_body, stacked_body};
+  for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++) {
+    BpTe *te = bp_te_create();
+    BpTarget *target = bp_target_parse("c -vector_bits=512 -num_cores=1");
+    Matrix m = {.rows = bp_te_open_extent(te, "m", 64, 10000),
+                .columns = bp_te_open_extent(te, "n", 64, 10000)};
+    const BpIrNode *in[] = {m.rows, m.columns};
+    const BpIrNode *out[] = {i == 0   ? te_int(te, 1)
+                             : i == 1 ? m.rows
+                                      : te_op(te, BP_IR_MUL, m.rows, te_int(te, 2)),
+                             i == 0 ? te_int(te, 1) : m.columns};
+    m.in = bp_te_placeholder_open(te, "in", te_f32, in, 2);
+    BpTeTensor *args[] = {m.in, bp_te_compute_open(te, "out", out, 2, bodies[i], &m)};
+    if (!target || !args[1] || bp_schedule_auto(te, &args[1], 1, target) != 0)
+      g_error("%s", bp_error_message());
+    char *text = text_after("tidy", te, args, 2, NULL);
+    expect_count(text, "(mod ", 0);
+    g_assert_nonnull(strstr(text, "(load in (ramp "));
+    g_free(text);
+    bp_object_release(target);
+    bp_te_free(te);
+  }
+}
+
+static const BpIrNode *pieces_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *at[] = {te_op(te, BP_IR_FLOORDIV, axes[0], te_int(te, 16)),
+                          te_op(te, BP_IR_FLOORMOD, axes[0], te_int(te, 16))};
+  return te_op(te, BP_IR_SUB, te_float(te, 0), bp_te_read(te, context, at));
+}
+
+/* 128 pieces of 16 elements, in tiles of three: the last tile begins where the one before ends. */
+static void test_a_minimum_of_multiples_is_a_multiple(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *in = bp_te_placeholder(te, "in", te_f32, (int64_t[]){128, 16}, 2);
+  BpTeTensor *args[] = {in, bp_te_compute(te, "out", (int64_t[]){2048}, 1, pieces_body, in)};
+  BpTeStage *stage = bp_te_stage(te, args[1]);
+  BpTeAxis *tile, *part, *piece, *lane;
+  if (bp_te_split(stage, bp_te_stage_axis(stage, 0), 48, BP_TE_TAIL_OVERLAP, &tile, &part) != 0 ||
+      bp_te_split(stage, part, 16, BP_TE_TAIL_PEEL, &piece, &lane) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("tidy", te, args, 2, NULL);
+  expect_count(text, "(mod ", 0);
+  expect_count(text, "(load in (ramp ", 1);
+  g_free(text);
+  bp_te_free(te);
+}
+
 typedef struct Edge {
   BpTeTensor *in;
   const BpIrNode *extent;
@@ -649,6 +727,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
   g_test_add_func("/te/partition/a-fused-axis-of-open-extents-is-its-own-index",
                   test_a_fused_axis_of_open_extents_is_its_own_index);
+  g_test_add_func("/te/schedules/open-extents-divide-no-index",
+                  test_schedules_of_open_extents_divide_no_index);
+  g_test_add_func("/te/partition/a-minimum-of-multiples-is-a-multiple",
+                  test_a_minimum_of_multiples_is_a_multiple);
   g_test_add_func("/te/partition/a-fused-axis-of-a-sum-of-extents-is-its-own-index",
                   test_a_fused_axis_of_a_sum_of_extents_is_its_own_index);
   g_test_add_func("/te/partition/a-fused-axis-beside-an-open-distance-is-its-own-index",
