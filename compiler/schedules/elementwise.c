@@ -39,10 +39,10 @@ static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
   return true;
 }
 
-/* The last axis with an extent above 1; the last axis if all extents are 1. */
+/* The last axis whose extent is open or above 1; the last axis if there is none. */
 static int32_t last_long_axis(const BpStageInfo *info) {
   for (int32_t d = info->ndim - 1; d >= 0; d--)
-    if (info->extent[d] > 1)
+    if (info->stage->axes[d]->open || info->extent[d] > 1)
       return d;
   return info->ndim - 1;
 }
