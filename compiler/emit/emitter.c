@@ -11,7 +11,11 @@
 #include <backplane/compiler/ir.h>
 #include <backplane/error.h>
 
+#include "compiler/ir/argument.h"
+
 static const BpDialect *get_dialect(const char *name) {
+  if (!BP_NOT_NULL(name))
+    return NULL;
   static const BpDialect *const dialects[] = {&bp__dialect_c, &bp__dialect_opencl,
                                               &bp__dialect_glsl, &bp__dialect_cuda};
   for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
@@ -96,6 +100,8 @@ static int check_rows(const BpDialect *dialect) {
 /* Emits the functions from `first` up to `end`. */
 static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
                           const BpDialect *given, BpOwnedBytes *text) {
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(given) || !BP_NOT_NULL(text))
+    return -1;
   const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
@@ -125,7 +131,7 @@ static int32_t emit(const BpIrModule *module, const BpDialect *dialect, BpOwnedB
 
 static int32_t emit_function(const BpIrModule *module, int32_t index, const BpDialect *dialect,
                              BpOwnedBytes *text) {
-  if (index < 0 || index >= bp_ir_table()->num_functions(module))
+  if (module && (index < 0 || index >= bp_ir_table()->num_functions(module)))
     return bp_error_raise(BP_ERROR_INDEX, "no function %d in the IR module", index);
   return emit_range(module, index, index + 1, dialect, text);
 }

@@ -61,7 +61,7 @@ BpIrBlock *bp_ir_block_begin(BpIrModule *module) {
 }
 
 void bp_ir_block_add(BpIrBlock *block, const BpIrNode *statement) {
-  if (!statement)
+  if (!BP_OPERAND(block) || !BP_OPERAND(statement))
     fail(block);
   if (!is_usable(block))
     return;
@@ -121,7 +121,7 @@ static void close_names(BpIrBlock *block) {
 
 void bp_ir_block_close(BpIrBlock *block) {
   close_names(block);
-  if (!is_usable(block))
+  if (!BP_OPERAND(block) || block->has_failed)
     return;
   if (block->open->outer) {
     close_one(block);
@@ -133,7 +133,7 @@ void bp_ir_block_close(BpIrBlock *block) {
 
 void bp_ir_block_else(BpIrBlock *block) {
   close_names(block);
-  if (!is_usable(block))
+  if (!BP_OPERAND(block) || block->has_failed)
     return;
   Open *open = block->open;
   if (open->kind != BP_IR_IF || open->then_body) {
@@ -164,27 +164,29 @@ const BpIrNode *bp_ir_block_end(BpIrBlock *block) {
 
 const BpIrNode *bp_ir_block_for(BpIrBlock *block, const char *name, const BpIrNode *min,
                                 const BpIrNode *extent) {
-  const BpIrNode *var = block ? bp_ir_var(block->module, name, bp__dtype_int64()) : NULL;
-  if (!var || !min || !extent)
+  const BpIrNode *var =
+      BP_OPERAND(block) ? bp_ir_var(block->module, name, bp__dtype_int64()) : NULL;
+  if (!var || !BP_OPERAND(min) || !BP_OPERAND(extent))
     fail(block);
   open_construct(block, BP_IR_FOR, var, min, extent);
   return is_usable(block) ? var : NULL;
 }
 
 void bp_ir_block_while(BpIrBlock *block, const BpIrNode *condition) {
-  if (!condition)
+  if (!BP_OPERAND(block) || !BP_OPERAND(condition))
     fail(block);
   open_construct(block, BP_IR_WHILE, condition, NULL, NULL);
 }
 
 void bp_ir_block_if(BpIrBlock *block, const BpIrNode *condition) {
-  if (!condition)
+  if (!BP_OPERAND(block) || !BP_OPERAND(condition))
     fail(block);
   open_construct(block, BP_IR_IF, condition, NULL, NULL);
 }
 
 const BpIrNode *bp_ir_block_let(BpIrBlock *block, const char *name, const BpIrNode *value) {
-  const BpIrNode *var = block && value ? bp_ir_var(block->module, name, value->dtype) : NULL;
+  const BpIrNode *var =
+      BP_OPERAND(block) && BP_OPERAND(value) ? bp_ir_var(block->module, name, value->dtype) : NULL;
   if (!var)
     fail(block);
   open_construct(block, BP_IR_LET, var, value, NULL);
@@ -194,8 +196,9 @@ const BpIrNode *bp_ir_block_let(BpIrBlock *block, const char *name, const BpIrNo
 const BpIrNode *bp_ir_block_array(BpIrBlock *block, const char *name, BpDataType dtype,
                                   const BpIrNode *extent) {
   const BpIrNode *buffer =
-      block && extent ? bp_ir_buffer(block->module, name, dtype, BP_IR_SCOPE_LOCAL, &extent, 1)
-                      : NULL;
+      BP_OPERAND(block) && BP_OPERAND(extent)
+          ? bp_ir_buffer(block->module, name, dtype, BP_IR_SCOPE_LOCAL, &extent, 1)
+          : NULL;
   if (!buffer)
     fail(block);
   open_construct(block, BP_IR_ALLOCATE, buffer, NULL, NULL);
@@ -203,7 +206,7 @@ const BpIrNode *bp_ir_block_array(BpIrBlock *block, const char *name, BpDataType
 }
 
 const BpIrNode *bp_ir_block_variable(BpIrBlock *block, const char *name, const BpIrNode *value) {
-  if (!block || !value) {
+  if (!BP_OPERAND(block) || !BP_OPERAND(value)) {
     fail(block);
     return NULL;
   }
@@ -214,14 +217,14 @@ const BpIrNode *bp_ir_block_variable(BpIrBlock *block, const char *name, const B
 }
 
 const BpIrNode *bp_ir_block_value(BpIrBlock *block, const BpIrNode *variable) {
-  return block && variable
+  return BP_OPERAND(block) && BP_OPERAND(variable)
              ? bp_ir_load(block->module, variable, bp__ir_int64(block->module, 0), NULL)
              : NULL;
 }
 
 void bp_ir_block_assign(BpIrBlock *block, const BpIrNode *variable, const BpIrNode *value) {
   bp_ir_block_add(
-      block, block && variable
+      block, BP_OPERAND(block) && BP_OPERAND(variable)
                  ? bp_ir_store(block->module, variable, bp__ir_int64(block->module, 0), value, NULL)
                  : NULL);
 }

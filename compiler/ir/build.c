@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/scalar.h"
 #include "compiler/ir/syntax.h"
@@ -291,7 +292,7 @@ static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrN
 
 const BpIrNode *bp_ir_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                              const BpIrNode *b) {
-  if (!a || !b)
+  if (!BP_OPERAND(a) || !BP_OPERAND(b))
     return NULL;
   if (a->dtype.lanes == 1 && b->dtype.lanes > 1)
     a = bp_ir_broadcast(module, a, b->dtype.lanes);
@@ -329,7 +330,7 @@ static int32_t opposite(int32_t kind, bool is_float) {
 }
 
 const BpIrNode *bp_ir_not(BpIrModule *module, const BpIrNode *a) {
-  if (!a)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(a))
     return NULL;
   if (bp__ir_wanted_type(BP_IR_NOT, a->dtype))
     return refuse(BP_IR_NOT, "bool", a->dtype);
@@ -348,7 +349,7 @@ const BpIrNode *bp_ir_not(BpIrModule *module, const BpIrNode *a) {
 
 const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, const BpIrNode *a,
                              const BpIrNode *b) {
-  if (!condition || !a || !b)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(condition) || !BP_OPERAND(a) || !BP_OPERAND(b))
     return NULL;
   if (!bp__dtype_is_bool(condition->dtype))
     return refuse(BP_IR_SELECT, "a condition of bool", condition->dtype);
@@ -393,7 +394,9 @@ static bool holds_all(BpDataType wide, BpDataType narrow) {
 }
 
 const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode *a) {
-  if (!a || bp__dtype_equal(dtype, a->dtype))
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(a))
+    return NULL;
+  if (bp__dtype_equal(dtype, a->dtype))
     return a;
   if (!bp__dtype_is_number(a->dtype) || !bp__dtype_is_number(dtype))
     return refuse(BP_IR_CAST, "and gives numbers", bp__dtype_is_number(dtype) ? a->dtype : dtype);
@@ -410,7 +413,7 @@ const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode 
 
 const BpIrNode *bp_ir_ramp(BpIrModule *module, const BpIrNode *base, const BpIrNode *stride,
                            uint16_t lanes) {
-  if (!base || !stride)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(base) || !BP_OPERAND(stride))
     return NULL;
   if (lanes == 1)
     return base;
@@ -420,7 +423,9 @@ const BpIrNode *bp_ir_ramp(BpIrModule *module, const BpIrNode *base, const BpIrN
 }
 
 const BpIrNode *bp_ir_broadcast(BpIrModule *module, const BpIrNode *a, uint16_t lanes) {
-  if (!a || a->dtype.lanes == lanes)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(a))
+    return NULL;
+  if (a->dtype.lanes == lanes)
     return a;
   return splat(module, a, lanes);
 }

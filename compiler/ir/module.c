@@ -112,9 +112,7 @@ const char *bp__ir_strdup(BpIrModule *module, const char *text) {
 /* ---- Functions --------------------------------------------------------------------------- */
 
 int bp_ir_module_add(BpIrModule *module, const BpIrNode *function) {
-  if (!BP_NOT_NULL(module))
-    return -1;
-  if (!function)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(function))
     return -1;
   if (function->kind != BP_IR_FUNCTION)
     return bp_error_raise(BP_ERROR_VALUE, "a %s was added to an IR module; add functions only",

@@ -15,7 +15,7 @@ const BpIrNode *bp_ir_make(BpIrModule *module, int32_t kind, BpDataType dtype,
     return NULL;
   int32_t depth = 0;
   for (int32_t i = 0; i < num_operands; i++) {
-    if (!operands[i])
+    if (!BP_OPERAND(operands[i]))
       return NULL;
     if (operands[i]->depth > depth)
       depth = operands[i]->depth;
@@ -130,7 +130,7 @@ const BpIrNode *bp_ir_buffer(BpIrModule *module, const char *name, BpDataType dt
 
 const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpIrNode *index,
                            const BpIrNode *mask) {
-  if (!buffer || !index)
+  if (!BP_OPERAND(buffer) || !BP_OPERAND(index))
     return NULL;
   BpDataType dtype = bp__dtype_with_lanes(buffer->dtype, index->dtype.lanes);
   int is_on = mask ? bp__ir_const_mask(mask, dtype.lanes) : 1;
@@ -144,11 +144,11 @@ const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpI
 
 const BpIrNode *bp_ir_call(BpIrModule *module, BpDataType dtype, int32_t call_kind,
                            const char *name, const BpIrNode *const *args, int32_t num_args) {
-  if (!BP_NOT_NULL(module) || !BP_IS_LIST(args, num_args))
+  if (!BP_NOT_NULL(module) || !BP_NOT_NULL(name) || !BP_IS_LIST(args, num_args))
     return NULL;
   char why[160];
   for (int32_t i = 0; i < num_args; i++)
-    if (!args[i])
+    if (!BP_OPERAND(args[i]))
       return NULL;
   if (call_kind == BP_IR_CALL_INTRINSIC &&
       !bp__intrinsic_check(name, dtype, args, num_args, why, sizeof why)) {

@@ -11,7 +11,7 @@ static const BpIrNode *statement(BpIrModule *module, int32_t kind, const BpIrNod
 
 const BpIrNode *bp_ir_store(BpIrModule *module, const BpIrNode *buffer, const BpIrNode *index,
                             const BpIrNode *value, const BpIrNode *mask) {
-  if (!index || !value)
+  if (!BP_OPERAND(index) || !BP_OPERAND(value))
     return NULL;
   if (value->dtype.lanes == 1 && index->dtype.lanes > 1)
     value = bp_ir_broadcast(module, value, index->dtype.lanes);
@@ -30,7 +30,7 @@ const BpIrNode *bp_ir_seq(BpIrModule *module, const BpIrNode *const *statements,
     return NULL;
   int64_t total = 0;
   for (int32_t i = 0; i < count; i++) {
-    if (!statements[i])
+    if (!BP_OPERAND(statements[i]))
       return NULL;
     total += statements[i]->kind == BP_IR_SEQ ? statements[i]->num_operands : 1;
   }
@@ -59,7 +59,7 @@ const BpIrNode *bp_ir_seq(BpIrModule *module, const BpIrNode *const *statements,
 const BpIrNode *bp_ir_for(BpIrModule *module, const BpIrNode *var, const BpIrNode *min,
                           const BpIrNode *extent, int32_t for_kind, const char *axis,
                           const BpIrNode *body) {
-  if (!extent || !body)
+  if (!BP_OPERAND(var) || !BP_OPERAND(min) || !BP_OPERAND(extent) || !BP_OPERAND(body))
     return NULL;
   if (for_kind != BP_IR_FOR_BOUND && (bp__ir_is_int_value(extent, 0) || bp__ir_is_nothing(body)))
     return bp__ir_nothing(module);
@@ -69,7 +69,7 @@ const BpIrNode *bp_ir_for(BpIrModule *module, const BpIrNode *var, const BpIrNod
 
 const BpIrNode *bp_ir_if(BpIrModule *module, const BpIrNode *condition, const BpIrNode *then_body,
                          const BpIrNode *else_body) {
-  if (!condition || !then_body)
+  if (!BP_NOT_NULL(module) || !BP_OPERAND(condition) || !BP_OPERAND(then_body))
     return NULL;
   int64_t known;
   if (bp__ir_const_int(condition, &known)) {

@@ -5,6 +5,7 @@
 
 #include <backplane/object.h>
 
+#include "compiler/ir/argument.h"
 #include "compiler/ir/ir.h"
 
 typedef struct KindName {
@@ -35,44 +36,65 @@ int32_t bp__ir_kind_by_name(const char *name, size_t size) {
 }
 
 static int32_t node_kind(const BpIrNode *node) {
-  return node->kind;
+  return node ? node->kind : BP_IR_NONE;
 }
 
 static BpDataType node_dtype(const BpIrNode *node) {
-  return node->dtype;
+  return node ? node->dtype : bp__dtype_void();
 }
 
 static int32_t node_num_operands(const BpIrNode *node) {
-  return node->num_operands;
+  return node ? node->num_operands : 0;
 }
 
 static const BpIrNode *node_operand(const BpIrNode *node, int32_t index) {
-  return index >= 0 && index < node->num_operands ? node->operands[index] : NULL;
+  return index >= 0 && index < node_num_operands(node) ? node->operands[index] : NULL;
 }
 
 static int64_t node_int_value(const BpIrNode *node) {
-  return node->int_value;
+  return node ? node->int_value : 0;
 }
 
 static double node_float_value(const BpIrNode *node) {
-  return node->float_value;
+  return node ? node->float_value : 0;
 }
 
 static const char *node_str_value(const BpIrNode *node) {
-  return node->str_value;
+  return node ? node->str_value : "";
 }
 
-static int32_t visit(const BpIrNode *node, const BpIrVisitor *visitor) {
+static const BpIrNode *find_attr(const BpIrNode *function, const char *key) {
+  return function && key && function->kind == BP_IR_FUNCTION ? bp__ir_find_attr(function, key)
+                                                             : NULL;
+}
+
+static int32_t num_functions(const BpIrModule *module) {
+  return module ? bp__ir_module_num_functions(module) : 0;
+}
+
+static const BpIrNode *get_function(const BpIrModule *module, int32_t index) {
+  return module ? bp__ir_module_function(module, index) : NULL;
+}
+
+static int32_t visit_operands(const BpIrNode *node, const BpIrVisitor *visitor) {
   int32_t rc = visitor->enter(visitor->context, node);
   if (rc < 0)
     return -1;
   for (int32_t i = 0; rc == 0 && i < node->num_operands; i++)
-    if (visit(node->operands[i], visitor))
+    if (visit_operands(node->operands[i], visitor))
       return -1;
   return visitor->leave && visitor->leave(visitor->context, node) < 0 ? -1 : 0;
 }
 
+static int32_t visit(const BpIrNode *node, const BpIrVisitor *visitor) {
+  if (!BP_NOT_NULL(node) || !BP_NOT_NULL(visitor) || !BP_NOT_NULL(visitor->enter))
+    return -1;
+  return visit_operands(node, visitor);
+}
+
 static int32_t print(const BpIrNode *node, BpValue *result) {
+  if (!BP_NOT_NULL(node) || !BP_NOT_NULL(result))
+    return -1;
   char *text = bp__ir_print_node(node);
   if (!text)
     return -1;
@@ -84,8 +106,8 @@ static int32_t print(const BpIrNode *node, BpValue *result) {
 const BpIrTable *bp_ir_table(void) {
   static const BpIrTable table = {
       .struct_size = sizeof table,
-      .num_functions = bp__ir_module_num_functions,
-      .get_function = bp__ir_module_function,
+      .num_functions = num_functions,
+      .get_function = get_function,
       .kind = node_kind,
       .kind_name = bp__ir_kind_name,
       .dtype = node_dtype,
@@ -94,7 +116,7 @@ const BpIrTable *bp_ir_table(void) {
       .int_value = node_int_value,
       .float_value = node_float_value,
       .str_value = node_str_value,
-      .find_attr = bp__ir_find_attr,
+      .find_attr = find_attr,
       .visit = visit,
       .print = print,
   };

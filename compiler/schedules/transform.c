@@ -174,7 +174,10 @@ static int unroll_points(BpTeStage *input) {
 
 int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformStages *stages,
                             BpTeTensor *output) {
-  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(stages) || !BP_NOT_NULL(output))
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(stages) || !BP_OPERAND(output) ||
+      !BP_OPERAND(stages->padded) || !BP_OPERAND(stages->input_rows) ||
+      !BP_OPERAND(stages->input) || !BP_OPERAND(stages->product) ||
+      !BP_OPERAND(stages->output_rows))
     return -1;
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;

@@ -61,9 +61,7 @@ static const char *scope_name(int32_t scope) {
 
 BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
                              BpTeTensor *const *readers, int32_t num_readers) {
-  if (!BP_NOT_NULL(te) || !BP_IS_LIST(readers, num_readers))
-    return NULL;
-  if (!tensor)
+  if (!BP_NOT_NULL(te) || !BP_OPERAND(tensor) || !BP_IS_LIST(readers, num_readers))
     return NULL;
   for (int32_t i = 0; i < num_readers; i++)
     if (!bp_te_stage(te, readers[i]))
@@ -340,7 +338,7 @@ BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis) {
   int64_t shape[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
   char name[128];
-  if (!stage || !axis || check_rfactor(stage, axis) != 0)
+  if (!stage || !BP_OPERAND(axis) || check_rfactor(stage, axis) != 0)
     return NULL;
   memcpy(shape, tensor->shape, (size_t)tensor->ndim * sizeof *shape);
   memcpy(open, tensor->open, (size_t)tensor->ndim * sizeof *open);

@@ -109,7 +109,8 @@ BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
                              void *context) {
   if (!BP_NOT_NULL(name))
     return NULL;
-  if (!scan || check_open(scan) != 0 || bp__te_check_count(scan->name, scan->num_states + 1) != 0)
+  if (!BP_OPERAND(scan) || check_open(scan) != 0 ||
+      bp__te_check_count(scan->name, scan->num_states + 1) != 0)
     return NULL;
   BpTeStage *stage = scan->stage;
   Domain domain = domain_of(scan, -1);
@@ -126,7 +127,7 @@ BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
 int bp_te_scan_limit(BpTeScan *scan, BpTeBody limit, void *context) {
   if (!BP_NOT_NULL(limit))
     return -1;
-  if (!scan || check_open(scan) != 0)
+  if (!BP_OPERAND(scan) || check_open(scan) != 0)
     return -1;
   BpIrModule *ir = scan->stage->te->ir;
   const BpIrNode *value = evaluate_before(scan, limit, context);
@@ -204,7 +205,8 @@ int bp_te_scan_end(BpTeScan *scan, BpTeTupleBody body, void *context, int32_t nu
   if (!BP_NOT_NULL(body) || !BP_NOT_NULL(last) || !BP_IS_LIST(each, num_values))
     return -1;
   const BpIrNode *vars[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES] = {NULL};
-  if (!scan || check_open(scan) != 0 || bp__te_check_count(scan->name, num_values) != 0 ||
+  if (!BP_OPERAND(scan) || check_open(scan) != 0 ||
+      bp__te_check_count(scan->name, num_values) != 0 ||
       bp__te_check_count(scan->name, num_values + scan->num_states) != 0)
     return -1;
   BpTeStage *stage = scan->stage;

@@ -9,7 +9,7 @@
 
 BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor) {
   (void)te;
-  if (!tensor)
+  if (!BP_OPERAND(tensor))
     return NULL;
   if (!tensor->stage)
     bp_error_raise(BP_ERROR_VALUE, "tensor %s is a placeholder and has no schedule", tensor->name);
@@ -21,7 +21,7 @@ int32_t bp_te_stage_num_tensors(const BpTeStage *stage) {
 }
 
 BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return NULL;
   if (index < 0 || index >= stage->num_tensors) {
     bp_error_raise(BP_ERROR_INDEX, "tensor %d of the stage of %s, which has %d", index,
@@ -33,7 +33,7 @@ BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index) {
 
 static BpTeAxis *root_axis(BpTeStage *stage, int32_t index, int32_t first, int32_t count,
                            const char *what) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return NULL;
   if (index < 0 || index >= count) {
     bp_error_raise(BP_ERROR_INDEX, "%s %d of tensor %s, which has %d", what, index,
@@ -62,7 +62,7 @@ int64_t bp_te_axis_extent(const BpTeAxis *axis) {
 
 /* The position of a leaf axis of the stage, or -1 with an error. */
 static int32_t leaf_position(const BpTeStage *stage, const BpTeAxis *axis) {
-  if (!stage || !axis)
+  if (!BP_OPERAND(stage) || !BP_OPERAND(axis))
     return -1;
   for (int32_t i = 0; i < stage->num_leaves; i++)
     if (stage->leaves[i] == axis)
@@ -189,7 +189,7 @@ int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fu
 }
 
 int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes) {
-  if (!BP_IS_LIST(axes, num_axes))
+  if (!BP_OPERAND(stage) || !BP_IS_LIST(axes, num_axes))
     return -1;
   char chosen[BP__TE_MAX_AXES] = {0};
   for (int32_t i = 0; i < num_axes; i++) {
@@ -260,7 +260,7 @@ int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis) {
 }
 
 int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis) {
-  if (!stage || leaf_position(consumer, axis) < 0)
+  if (!BP_OPERAND(stage) || leaf_position(consumer, axis) < 0)
     return -1;
   if (stage->is_statements)
     return bp_error_raise(BP_ERROR_VALUE,
@@ -276,7 +276,7 @@ int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis) {
 }
 
 int bp_te_compute_inline(BpTeStage *stage) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return -1;
   if (!bp__te_is_pointwise(stage))
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s is a %s and cannot be inlined",
@@ -289,7 +289,7 @@ int bp_te_compute_inline(BpTeStage *stage) {
 }
 
 int bp_te_store_first(BpTeStage *stage) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return -1;
   if (stage->reduce_op < 0)
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s is no reduction", stage->tensor->name);
@@ -298,14 +298,14 @@ int bp_te_store_first(BpTeStage *stage) {
 }
 
 int bp_te_stream(BpTeStage *stage) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return -1;
   stage->is_streamed = 1;
   return 0;
 }
 
 int bp_te_set_scope(BpTeStage *stage, int32_t scope) {
-  if (!stage)
+  if (!BP_OPERAND(stage))
     return -1;
   if (scope < BP_IR_SCOPE_GLOBAL || scope > BP_IR_SCOPE_LOCAL)
     return bp_error_raise(BP_ERROR_VALUE, "%d is not a storage scope (BP_IR_SCOPE_*)", scope);
@@ -314,7 +314,7 @@ int bp_te_set_scope(BpTeStage *stage, int32_t scope) {
 }
 
 int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance) {
-  if (!tensor || leaf_position(stage, axis) < 0)
+  if (!BP_OPERAND(tensor) || leaf_position(stage, axis) < 0)
     return -1;
   BpTePrefetch *prefetch = bp__te_alloc(stage->te, sizeof *prefetch);
   if (!prefetch)

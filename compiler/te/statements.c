@@ -9,7 +9,8 @@
 
 const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                             const BpIrNode *value) {
-  if (!BP_NOT_NULL(te) || !tensor || !value || !BP_IS_LIST(indices, tensor->ndim))
+  if (!BP_NOT_NULL(te) || !BP_OPERAND(tensor) || !BP_OPERAND(value) ||
+      !BP_IS_LIST(indices, tensor->ndim))
     return NULL;
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->buffer, value};
   if (!bp__dtype_equal(value->dtype, tensor->dtype)) {

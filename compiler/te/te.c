@@ -126,7 +126,7 @@ static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int
 /* Sets *open to an extent that is open, else to NULL. */
 static int read_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely,
                        const BpIrNode **open) {
-  if (!extent || likely_extent(te, name, extent, likely) != 0)
+  if (!BP_OPERAND(extent) || likely_extent(te, name, extent, likely) != 0)
     return -1;
   *open = extent->kind == BP_IR_INT_IMM ? NULL : extent;
   /* The likely values of two extents may contradict each other: a signal may be shorter than a
@@ -235,7 +235,7 @@ BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
 }
 
 const BpIrNode *bp_te_tensor_extent(const BpTeTensor *tensor, int32_t dimension) {
-  if (!tensor)
+  if (!BP_OPERAND(tensor))
     return NULL;
   if (dimension < 0 || dimension >= tensor->ndim) {
     bp_error_raise(BP_ERROR_INDEX, "dimension %d of tensor %s, which has %d", dimension,
@@ -467,7 +467,7 @@ static int add_reduce_axes(const BpTe *te, const BpIrNode *const *axes, int32_t 
     return bp_error_raise(BP_ERROR_VALUE, "a reduction over %d axes; 0 to %d are possible",
                           num_axes, BP_TE_MAX_NDIM);
   for (int32_t i = 0; i < num_axes; i++) {
-    if (!axes[i])
+    if (!BP_OPERAND(axes[i]))
       return -1;
     if (!find_reduce_axis(te, axes[i]))
       return bp_error_raise(BP_ERROR_VALUE, "axis %d of a reduction is no reduction axis", i);
@@ -478,9 +478,7 @@ static int add_reduce_axes(const BpTe *te, const BpIrNode *const *axes, int32_t 
 
 const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                              const BpIrNode *const *axes, int32_t num_axes) {
-  if (!BP_NOT_NULL(te) || !BP_IS_LIST(axes, num_axes))
-    return NULL;
-  if (!value)
+  if (!BP_NOT_NULL(te) || !BP_OPERAND(value) || !BP_IS_LIST(axes, num_axes))
     return NULL;
   if (op < 0 || op >= NUM_REDUCTIONS) {
     bp_error_raise(BP_ERROR_VALUE, "%d is not a reduction operator (BP_TE_SUM ...)", op);
@@ -518,7 +516,7 @@ static int check_types(const char *what, const BpIrNode *const *found,
                        const BpIrNode *const *wanted, int32_t count) {
   char have[32], want[32];
   for (int32_t i = 0; i < count; i++) {
-    if (!found[i])
+    if (!BP_OPERAND(found[i]))
       return -1;
     if (bp__dtype_equal(found[i]->dtype, wanted[i]->dtype))
       continue;
@@ -584,14 +582,15 @@ static const BpIrNode *make_fold_call(BpTe *te, const BpTeFold *fold, const BpIr
 int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNode *const *values,
                        int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
                        const BpIrNode **results) {
-  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(reducer) || !BP_NOT_NULL(results) ||
+  if (!BP_NOT_NULL(te) || !BP_NOT_NULL(reducer) || !BP_NOT_NULL(reducer->combine) ||
+      !BP_NOT_NULL(reducer->identities) || !BP_NOT_NULL(results) ||
       !BP_IS_LIST(values, num_values) || !BP_IS_LIST(axes, num_axes))
     return -1;
   const BpIrNode *terms[BP_TE_MAX_VALUES];
   if (bp__te_check_count("a reduction", num_values) != 0)
     return -1;
   for (int32_t i = 0; i < num_values; i++)
-    if (!values[i] ||
+    if (!BP_OPERAND(values[i]) ||
         !(terms[i] = bp_ir_cast(te->ir, bp_te_accumulator(values[i]->dtype), values[i])))
       return -1;
   const BpTeFold *fold = new_fold(te, reducer, terms, num_values);
@@ -808,7 +807,7 @@ int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_
 int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *const *indices,
                            const BpIrNode **converted) {
   for (int32_t i = 0; i < tensor->ndim; i++) {
-    if (!indices[i])
+    if (!BP_OPERAND(indices[i]))
       return -1;
     if (!bp__dtype_is_int(indices[i]->dtype)) {
       char text[32];
@@ -823,7 +822,7 @@ int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *c
 }
 
 const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices) {
-  if (!BP_NOT_NULL(te) || !tensor || !BP_IS_LIST(indices, tensor->ndim))
+  if (!BP_NOT_NULL(te) || !BP_OPERAND(tensor) || !BP_IS_LIST(indices, tensor->ndim))
     return NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {tensor->buffer};
   if (bp__te_convert_indices(te, tensor, indices, operands + 1) != 0)

@@ -18,7 +18,8 @@ int bp_device_select(const char *preferences, BpDevice *device, char **report) {
 
 int bp_device_select_among(const int32_t *device_types, size_t count, const char *preferences,
                            BpDevice *device, char **report) {
-  const Selector *selector = bp__part_table(BP_PART_SELECT);
+  const Selector *selector =
+      count && !BP_NOT_NULL(device_types) ? NULL : bp__part_table(BP_PART_SELECT);
   if (report)
     *report = NULL;
   return selector ? selector->select_among(device_types, count, preferences, device, report) : -1;

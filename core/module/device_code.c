@@ -4,6 +4,7 @@
  * a list of extra argument tags (int32); the code. */
 
 #include "core/module/bytes.h"
+#include "core/registry/argument.h"
 
 #include <backplane/error.h>
 #include <inttypes.h>
@@ -137,6 +138,8 @@ static int decode_kernel(BpReader *reader, int32_t (*visit)(void *, const BpKern
 int bp__device_code_decode(const BpByteArray *bytes, BpByteArray *format,
                            int32_t (*visit)(void *context, const BpKernelInfo *kernel),
                            void *context, BpByteArray *code) {
+  if (!BP_NOT_NULL(bytes) || !BP_NOT_NULL(format) || !BP_NOT_NULL(visit) || !BP_NOT_NULL(code))
+    return -1;
   BpReader reader = {bytes->data, bytes->size, 0, "a device module"};
   uint64_t count;
   if (bp__read_string(&reader, format, "the format") ||

@@ -10,16 +10,18 @@
 #include <stdatomic.h>
 
 BpModule *bp__toolchain_load_c(const BpByteArray *source, const char *const *flags) {
-  const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
+  const Toolchain *toolchain = BP_NOT_NULL(source) ? bp__part_table(BP_PART_TOOLCHAIN) : NULL;
   return toolchain ? toolchain->load_from_c(source, flags) : NULL;
 }
 
 BpModule *bp__toolchain_load_object(const BpByteArray *object) {
-  const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
+  const Toolchain *toolchain = BP_NOT_NULL(object) ? bp__part_table(BP_PART_TOOLCHAIN) : NULL;
   return toolchain ? toolchain->load_from_object(object) : NULL;
 }
 
 int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log) {
+  if (!BP_NOT_NULL(run) || (run->num_outputs > 0 && !BP_NOT_NULL(outputs)) || !BP_NOT_NULL(log))
+    return -1;
   const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
   *log = (BpOwnedBytes){NULL, 0, NULL};
   for (int32_t i = 0; i < run->num_outputs; ++i)
@@ -29,6 +31,9 @@ int32_t bp__toolchain_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwn
 
 int bp__toolchain_encode(const char *format, const BpKernelInfo *kernels, int32_t num_kernels,
                          const BpByteArray *code, BpOwnedBytes *bytes) {
+  if (!BP_NOT_NULL(format) || (num_kernels > 0 && !BP_NOT_NULL(kernels)) || !BP_NOT_NULL(code) ||
+      !BP_NOT_NULL(bytes))
+    return -1;
   const Toolchain *toolchain = bp__part_table(BP_PART_TOOLCHAIN);
   *bytes = (BpOwnedBytes){0};
   return toolchain ? toolchain->encode(format, kernels, num_kernels, code, bytes) : -1;

@@ -4,18 +4,10 @@
 #ifndef BACKPLANE_CORE_REGISTRY_ARGUMENT_H
 #define BACKPLANE_CORE_REGISTRY_ARGUMENT_H
 
+#include "core/checks/argument.h"
 #include "core/system/shared.h"
 
-#include <backplane/error.h>
 #include <stddef.h>
-
-/* Returns 1 if a pointer argument of a public function is not NULL; else 0, with an error. */
-#define BP_NOT_NULL(argument) ((argument) ? 1 : bp__null_argument(#argument, __func__))
-
-static inline int bp__null_argument(const char *argument, const char *function) {
-  bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
-  return 0;
-}
 
 /* Copies a structure from an application to `own`, of `own_size` bytes. Members that an older
  * structure lacks are 0. A newer structure is accepted if all members unknown to this version are

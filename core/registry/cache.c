@@ -175,7 +175,7 @@ void bp__cache_warn(void) {
 
 int32_t bp__cache_dir(const char *subject, char *path, size_t size) {
   BpCache cache;
-  if (format_path(subject, path, size) || bp__cache_open(&cache, subject))
+  if (!BP_NOT_NULL(path) || format_path(subject, path, size) || bp__cache_open(&cache, subject))
     return -1;
   bp__cache_close(&cache);
   return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The error of each thread, and the log callback. */
 
+#include "core/registry/argument.h"
 #include "core/registry/log.h"
 #include "core/registry/object.h"
 #include "core/system/lock.h"
@@ -122,6 +123,8 @@ static BpError *error_create(const char *kind, const char *message) {
 }
 
 int bp_error_raise(const char *kind, const char *format, ...) {
+  if (!BP_NOT_NULL(kind) || !BP_NOT_NULL(format))
+    return -1;
   va_list args;
   char *message = NULL;
   va_start(args, format);
@@ -139,7 +142,7 @@ int bp_error_raise(const char *kind, const char *format, ...) {
 int bp_error_add_context(const char *format, ...) {
   va_list args;
   char *context = NULL, *message = NULL;
-  if (!raised)
+  if (!raised || !format)
     return -1;
   va_start(args, format);
   int size = vasprintf(&context, format, args);
@@ -166,7 +169,7 @@ const char *bp_error_kind(void) {
 }
 
 int bp_error_is(const char *kind) {
-  return raised && !strcmp(bp_error_kind(), kind);
+  return raised && kind && !strcmp(bp_error_kind(), kind);
 }
 
 void bp_error_clear(void) {

@@ -2,6 +2,7 @@
 /* The tables of functions that the host offers to plugins. The tables are few, in a list that only
  * grows at its head. */
 
+#include "core/registry/argument.h"
 #include "core/registry/host.h"
 
 #include "core/registry/installed.h"
@@ -91,11 +92,11 @@ const BpHost *bp__host(void) {
 }
 
 static int32_t table_raise(const char *kind, const char *message) {
-  return bp_error_raise(kind, "%s", message);
+  return BP_NOT_NULL(message) ? bp_error_raise(kind, "%s", message) : -1;
 }
 
 static int32_t table_add_context(const char *text) {
-  return bp_error_add_context("%s", text);
+  return text ? bp_error_add_context("%s", text) : -1;
 }
 
 static int32_t table_put(BpError *error) {
@@ -106,7 +107,8 @@ static int32_t table_put(BpError *error) {
 }
 
 static void table_log(int32_t level, const char *message) {
-  bp__log(level, "%s", message);
+  if (message)
+    bp__log(level, "%s", message);
 }
 
 static const BpErrorTable error_table = {

@@ -63,6 +63,8 @@ static int check_kind(const BpTargetKind *kind, const Registration *registration
 }
 
 static int register_kind(const BpTargetKind *kind) {
+  if (!BP_NOT_NULL(kind))
+    return -1;
   const Registration *registration = bp__registration_current();
   if (check_kind(kind, registration) || check_plugin(kind, registration))
     return -1;
@@ -157,7 +159,9 @@ int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t othe
 }
 
 static int set_attr(BpTarget *target, const char *name, const BpValue *value) {
-  const TargetPart *part = bp__part_table(BP_PART_TARGET);
+  const TargetPart *part = BP_NOT_NULL(target) && BP_NOT_NULL(name) && BP_NOT_NULL(value)
+                               ? bp__part_table(BP_PART_TARGET)
+                               : NULL;
   return part ? part->set_attr(target, name, value) : -1;
 }
 

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of the arguments of public functions. This file repeats core/registry/argument.h,
- * because a library must not include private headers of another. */
+/* Checks of the arguments of public functions. */
 #ifndef BACKPLANE_GRAPH_IO_ARGUMENT_H
 #define BACKPLANE_GRAPH_IO_ARGUMENT_H
 
 #include <inttypes.h>
 #include <stddef.h>
 
-#include <backplane/error.h>
-
-/* Whether a pointer argument of a public function is not NULL; 0 with an error if it is. */
-#define BP_NOT_NULL(argument) ((argument) ? 1 : bp__null_argument(#argument, __func__))
-
-static inline int bp__null_argument(const char *argument, const char *function) {
-  bp_error_raise(BP_ERROR_VALUE, "%s: the argument '%s' is NULL", function, argument);
-  return 0;
-}
+#include "core/checks/argument.h"
 
 /* The maximum of struct_size in any version of a structure; a larger size was not set by the
  * caller. */

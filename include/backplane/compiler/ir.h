@@ -3,9 +3,9 @@
  * in ir_api.h, which also declares the functions that read a module.
  *
  * All nodes belong to the module in the first argument and live as long as the module. A function
- * that gets a NULL operand returns NULL and keeps the error, so a caller checks a whole expression
- * once, at its end. Any other NULL, where none is allowed, is an error of kind BP_ERROR_VALUE. A
- * module under construction belongs to one thread. */
+ * that gets a NULL operand returns NULL and keeps the error of this thread, so a caller checks a
+ * whole expression once, at its end. Any other NULL, where none is allowed, is an error of kind
+ * BP_ERROR_VALUE. A NULL name is "". A module under construction belongs to one thread. */
 #ifndef BACKPLANE_COMPILER_IR_H
 #define BACKPLANE_COMPILER_IR_H
 

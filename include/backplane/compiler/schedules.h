@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules, chosen by the target's attributes, never by its name. Each schedule is a function that
- * uses only the primitives of te.h. All functions return -1 with an error. */
+ * uses only the primitives of te.h. All functions return -1 with an error. If `target` is NULL, no
+ * attributes are used. */
 #ifndef BACKPLANE_COMPILER_SCHEDULES_H
 #define BACKPLANE_COMPILER_SCHEDULES_H
 

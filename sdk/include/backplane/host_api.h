@@ -10,6 +10,8 @@
  *  - Errors: a function returns 0 or a pointer on success, -1 or NULL with an error raised in this
  *    thread.
  *  - Ownership: an argument is borrowed for the call; the caller owns a result.
+ *  - NULL: an error of kind BP_ERROR_VALUE where the comment does not allow it. Slots that return
+ *    nothing ignore it.
  *
  * Since: every declaration is there since ABI 1.0, unless its comment names a later version. */
 #ifndef BACKPLANE_HOST_API_H

@@ -145,7 +145,8 @@ typedef struct BpIrVisitor {
   int32_t (*leave)(void *context, const BpIrNode *node); /* after the operands; or NULL; -1 stops */
 } BpIrVisitor;
 
-/* All functions only read. They may be called from any thread, and raise no error unless stated. */
+/* All functions only read. They may be called from any thread, and raise no error unless stated. A
+ * NULL node has the kind BP_IR_NONE, no operands and no scalars; a NULL module has no functions. */
 typedef struct BpIrTable {
   uint64_t struct_size;
   int32_t (*num_functions)(const BpIrModule *module);
@@ -160,10 +161,11 @@ typedef struct BpIrTable {
   const char *(*str_value)(const BpIrNode *node); /* "" if the node has none */
   /* Returns the ATTR of a FUNCTION with a key, or NULL. */
   const BpIrNode *(*find_attr)(const BpIrNode *function, const char *key);
-  /* Visits a node and its operands. Returns 0, or -1 if the visitor stopped. */
+  /* Visits a node and its operands. Returns 0, or -1 if the visitor stopped. Errors: BP_ERROR_VALUE
+   * if an argument or `enter` is NULL. */
   int32_t (*visit)(const BpIrNode *node, const BpIrVisitor *visitor);
-  /* Makes the text form of a node, for messages and dumps; -1 with BP_ERROR_MEMORY. Released with
-   * BpObjectTable::release of the object in it. */
+  /* Makes the text form of a node, for messages and dumps; -1 with BP_ERROR_MEMORY, or with
+   * BP_ERROR_VALUE for a NULL. Released with BpObjectTable::release of the object in it. */
   int32_t (*print)(const BpIrNode *node, BpValue *text);
 } BpIrTable;
 
