@@ -13,7 +13,9 @@
  *
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
  * a task index runs on the same core in every launch, and the core has the task's data in its
- * caches. Idle workers spin for a while and then sleep on a futex of their own. */
+ * caches. Idle workers spin for a while, then sleep on a futex of their own, and end after some
+ * seconds, so that they do not keep a process whose other threads have ended. The next launch
+ * replaces ended workers. */
 
 #include "core/registry/log.h"
 #include "core/system/env.h"
@@ -23,6 +25,7 @@
 #include <backplane/error.h>
 #include <backplane/host_api.h>
 #include <backplane/object.h>
+#include <errno.h>
 #include <glib.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -71,9 +74,10 @@ static void flush_end(uint64_t before) {
 
 /* ---- Waiting: a bounded spin, then the kernel's futex ------------------------------------ */
 
-/* Sleeps while *word is `value`; may return early without a wake-up. */
-static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+/* Sleeps while *word is `value`; may return early without a wake-up. `limit`: NULL, or the longest
+ * time. Returns 0 if that time has passed. */
+static int futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *limit) {
+  return !syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, limit, NULL, 0) || errno != ETIMEDOUT;
 }
 
 /* Wakes all threads that sleep on `word`. */
@@ -120,6 +124,9 @@ static int spin_on(Spin *spin) {
  * shorter. */
 #define SPIN_NS 50000
 
+/* How long a worker sleeps before its thread ends. */
+#define IDLE_SECONDS 5
+
 /* The parts of a generation's word. */
 #define OPEN               1ull
 #define INSIDE_ONE         2ull
@@ -152,10 +159,14 @@ typedef struct Range {
 
 typedef struct Team Team;
 
+/* States of a worker. */
+enum { AWAKE, ASLEEP, ENDED };
+
 typedef struct Worker {
-  _Alignas(64) _Atomic uint32_t is_asleep; /* a futex */
+  _Alignas(64) _Atomic uint32_t state; /* a futex */
   Team *team;
-  int index; /* index of the thread, from 1; the leader is 0 */
+  int index;      /* index of the thread, from 1; the leader is 0 */
+  int has_thread; /* `thread` has to be joined */
   pthread_t thread;
 } Worker;
 
@@ -166,6 +177,7 @@ struct Team {
   int threads;                                    /* the existing threads, including the leader */
   int64_t spin_ns;
   atomic_int stops;
+  atomic_int is_taken; /* a launch has the team: its workers do not end */
   Group *group;
   Range *ranges;
   Worker *workers; /* [0] is unused */
@@ -246,7 +258,7 @@ static int wait_at_barrier(Group *group, uint32_t phase) {
       state = look_at_barrier(group, phase);
       if (state)
         break;
-      futex_wait(&group->bell, bell);
+      futex_wait(&group->bell, bell, NULL);
     }
     atomic_fetch_sub(&group->sleepers, 1);
   }
@@ -281,21 +293,36 @@ int bp_parallel_barrier(int32_t task_id, BpParallelGroup *view) {
 
 /* ---- Workers ----------------------------------------------------------------------------- */
 
-/* Waits for a generation other than `seen`. */
-static uint32_t wait_for_generation(Worker *worker, uint32_t seen) {
+/* Ends a sleeping worker, unless a launch has the team; returns whether the thread has to end. A
+ * launch first takes the team and then looks for ended workers, so one of both sees the other. */
+static int retire(Worker *worker) {
+  uint32_t state = ASLEEP;
+  if (!atomic_compare_exchange_strong(&worker->state, &state, ENDED))
+    return 0;
+  if (!atomic_load(&worker->team->is_taken))
+    return 1;
+  state = ENDED;
+  return !atomic_compare_exchange_strong(&worker->state, &state, ASLEEP);
+}
+
+/* Waits for a generation other than *seen, which becomes *seen. Returns 0 if the thread has to
+ * end. */
+static int wait_for_generation(Worker *worker, uint32_t *seen) {
+  static const struct timespec idle_time = {IDLE_SECONDS, 0};
   Team *team = worker->team;
   Spin spin = {.limit_ns = team->spin_ns};
   uint32_t now;
-  while ((now = GENERATION(atomic_load(&team->word))) == seen && spin_on(&spin)) {
+  while ((now = GENERATION(atomic_load(&team->word))) == *seen && spin_on(&spin)) {
   }
-  while (now == seen) {
-    atomic_store(&worker->is_asleep, 1);
+  while (now == *seen) {
+    atomic_store(&worker->state, ASLEEP);
     now = GENERATION(atomic_load(&team->word));
-    if (now == seen)
-      futex_wait(&worker->is_asleep, 1);
+    if (now == *seen && !futex_wait(&worker->state, ASLEEP, &idle_time) && retire(worker))
+      return 0;
   }
-  atomic_store(&worker->is_asleep, 0);
-  return now;
+  atomic_store(&worker->state, AWAKE);
+  *seen = now;
+  return 1;
 }
 
 /* Returns whether the worker could enter `generation`. */
@@ -320,8 +347,7 @@ static void *run_worker(void *argument) {
   Team *team = worker->team;
   flush_begin();
   for (uint32_t generation = 0;;) {
-    generation = wait_for_generation(worker, generation);
-    if (atomic_load(&team->stops))
+    if (!wait_for_generation(worker, &generation) || atomic_load(&team->stops))
       return NULL;
     if (!enter(team, worker->index, generation))
       continue;
@@ -341,6 +367,7 @@ static int start_worker(Team *team, int index) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int error = pthread_create(&worker->thread, NULL, run_worker, worker);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  worker->has_thread = !error;
   if (error)
     return error;
   snprintf(name, sizeof name, "backplane-%d", index);
@@ -367,6 +394,7 @@ static Team *create_team(int threads, int spins) {
   memset(workers, 0, (size_t)threads * sizeof *workers);
   team->wanted = threads;
   team->spin_ns = spins ? SPIN_NS : 0;
+  team->is_taken = 1;
   team->ranges = ranges;
   team->workers = workers;
   for (team->threads = 1; team->threads < threads; team->threads++) {
@@ -383,10 +411,10 @@ static Team *create_team(int threads, int spins) {
 static void wake_workers(Team *team, int participants) {
   for (int i = 1; i < participants; i++) {
     Worker *worker = &team->workers[i];
-    if (!atomic_load(&worker->is_asleep))
-      continue;
-    atomic_store(&worker->is_asleep, 0);
-    futex_wake_all(&worker->is_asleep);
+    uint32_t state = ASLEEP;
+    if (atomic_load(&worker->state) == ASLEEP &&
+        atomic_compare_exchange_strong(&worker->state, &state, AWAKE))
+      futex_wake_all(&worker->state);
   }
 }
 
@@ -400,7 +428,8 @@ static void destroy_team(Team *team) {
   atomic_store(&team->word, (uint64_t)next_generation(team) << 32);
   wake_workers(team, team->threads);
   for (int i = 1; i < team->threads; i++)
-    pthread_join(team->workers[i].thread, NULL);
+    if (team->workers[i].has_thread)
+      pthread_join(team->workers[i].thread, NULL);
   free(team->ranges);
   free(team->workers);
   free(team);
@@ -424,7 +453,7 @@ static void wait_for_workers(Team *team) {
   while (INSIDE(atomic_load(&team->word))) {
     atomic_store(&team->leader_is_asleep, 1);
     if (INSIDE(atomic_load(&team->word)))
-      futex_wait(&team->leader_is_asleep, 1);
+      futex_wait(&team->leader_is_asleep, 1, NULL);
   }
   atomic_store_explicit(&team->leader_is_asleep, 0, memory_order_relaxed);
 }
@@ -553,9 +582,26 @@ static Team *pop_idle(void) {
   return team;
 }
 
+/* Takes an idle team for a launch, with a new thread for each ended worker. Returns 0 if a thread
+ * could not be started. */
+static int restart(Team *team) {
+  atomic_store(&team->is_taken, 1);
+  for (int i = 1; i < team->threads; i++) {
+    Worker *worker = &team->workers[i];
+    uint32_t state = ENDED;
+    if (atomic_load(&worker->state) != ENDED ||
+        !atomic_compare_exchange_strong(&worker->state, &state, AWAKE))
+      continue;
+    pthread_join(worker->thread, NULL);
+    if (start_worker(team, i))
+      return 0;
+  }
+  return 1;
+}
+
 static Team *take_team(int threads) {
   for (Team *team; (team = pop_idle());) {
-    if (team->wanted == threads)
+    if (team->wanted == threads && restart(team))
       return team;
     destroy_team(team);
   }
@@ -565,6 +611,7 @@ static Team *take_team(int threads) {
 
 static void give_back_team(Team *team) {
   Team *none = NULL;
+  atomic_store(&team->is_taken, 0);
   if (atomic_compare_exchange_strong(&ready, &none, team))
     return;
   bp__lock(BP__LOCK_STATE);

@@ -240,9 +240,13 @@ static uint32_t find_own_place(const BpExecutor *executor) {
   return 0;
 }
 
-/* Starts the threads of the other places that are not running yet. */
-static int start_threads(BpExecutor *executor, uint32_t own) {
+/* Takes the threads of the other places, and starts those that are not running. */
+static int take_threads(BpExecutor *executor, uint32_t own) {
   for (uint32_t i = 0; i < executor->plan.graph->places.count; i++) {
+    if (i != own && executor->threads[i] && !bp__queue_thread_take(executor->threads[i])) {
+      bp__queue_thread_free(executor->threads[i]);
+      executor->threads[i] = NULL;
+    }
     if (i != own && !executor->threads[i])
       executor->threads[i] = bp__queue_thread_start();
     if (i != own && !executor->threads[i])
@@ -254,7 +258,7 @@ static int start_threads(BpExecutor *executor, uint32_t own) {
 static int run_in_lanes(BpExecutor *executor) {
   const uint32_t own = find_own_place(executor), count = executor->plan.graph->places.count;
   Lane lanes[BP_PLACES_MAX];
-  if (start_threads(executor, own) < 0)
+  if (take_threads(executor, own) < 0)
     return run_in_one_thread(executor);
   bp_error_clear(); /* an older error of this thread would be mistaken for a lane's error */
   bp__crossings_begin(executor->crossings);

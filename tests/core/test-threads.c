@@ -5,6 +5,7 @@
 #include <backplane/error.h>
 #include <glib.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -265,6 +266,18 @@ static void test_tasks_flush_denormals_and_the_caller_does_not(void) {
 #endif
 }
 
+/* ---- Idle threads ------------------------------------------------------------------------ */
+
+static int count_threads(void) {
+  int count = 0;
+  GDir *folder = g_dir_open("/proc/self/task", 0, NULL);
+  g_assert_nonnull(folder);
+  while (g_dir_read_name(folder))
+    count++;
+  g_dir_close(folder);
+  return count;
+}
+
 /* ---- Forks ------------------------------------------------------------------------------- */
 
 /* Launches in a child process; returns its exit status: 1 if the launch failed, else 0. */
@@ -285,6 +298,44 @@ static void test_child_of_a_fork_gets_an_error_and_no_hang(void) {
     g_assert_cmpint(bp_parallel_launch(fail_one, GINT_TO_POINTER(-1), 4), ==, 0);
     g_assert_cmpint(launch_in_child(), ==, 1);
     g_assert_cmpint(bp_parallel_launch(fail_one, GINT_TO_POINTER(-1), 4), ==, 0);
+    return;
+  }
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_test_trap_assert_passed();
+}
+
+static void end_main_thread(int is_terminated) {
+  pid_t child = fork();
+  if (child == 0) {
+    bp_parallel_launch(fail_one, GINT_TO_POINTER(-1), 4);
+    pthread_exit(NULL);
+  }
+  int status = 0;
+  gint64 end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+  g_usleep(100000);
+  if (is_terminated)
+    kill(child, SIGTERM);
+  while (!waitpid(child, &status, WNOHANG) && g_get_monotonic_time() < end)
+    g_usleep(10000);
+  if (g_get_monotonic_time() >= end)
+    kill(child, SIGKILL);
+  g_assert_true(WIFEXITED(status));
+}
+
+/* Idle threads end, and the next launch replaces them. */
+static void test_idle_threads_keep_no_process(void) {
+  if (g_test_subprocess()) {
+    g_assert_cmpint(bp_threads_set(3), ==, 0);
+    end_main_thread(0);
+    end_main_thread(1);
+    for (int i = 0; i < 2; i++) {
+      g_autofree Rounds *rounds = g_new0(Rounds, 1);
+      g_assert_cmpint(bp_parallel_launch(meet, rounds, 0), ==, 0);
+      g_assert_cmpint(count_threads(), ==, 3);
+      for (int tenths = 0; count_threads() > 1 && tenths < 600; tenths++)
+        g_usleep(100000);
+      g_assert_cmpint(count_threads(), ==, 1);
+    }
     return;
   }
   g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
@@ -326,6 +377,7 @@ int main(int argc, char **argv) {
                   test_tasks_flush_denormals_and_the_caller_does_not);
   g_test_add_func("/threads/fork/child-gets-an-error-and-no-hang",
                   test_child_of_a_fork_gets_an_error_and_no_hang);
+  g_test_add_func("/threads/idle-threads-keep-no-process", test_idle_threads_keep_no_process);
   g_test_add_func("/threads/number-is-read-from-the-environment",
                   test_number_of_threads_is_read_from_the_environment);
   return g_test_run();
