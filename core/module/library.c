@@ -48,7 +48,6 @@ typedef struct LibraryModule {
   BpModule *module; /* borrowed: the module owns this structure */
   char *path;
   void *handle;
-  int copy_fd;           /* descriptor of the mapped copy, or -1 */
   BpPackedNames exports; /* the text that contains `names` */
   char **names;          /* sorted */
   int is_packed_c;
@@ -107,20 +106,10 @@ static int is_open(const char *name) {
   return handle != NULL;
 }
 
-/* The loader identifies a copy by the number of its descriptor, so the descriptor stays open if the
- * copy stays mapped (-z nodelete): each later load of such a library keeps one until the process
- * ends. */
-static void close_copy(int fd) {
-  char name[BP_FD_PATH_SIZE];
-  if (fd >= 0 && (bp__fd_path(fd, name) || !is_open(name)))
-    close(fd);
-}
-
 /* The claim is released after the handle is closed: until then no other module may take over the
  * mapping. */
-static void close_library(void *handle, int copy_fd) {
+static void close_library(void *handle) {
   dlclose(handle);
-  close_copy(copy_fd);
   bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; i < open_libraries.count; ++i)
     if (open_libraries.handles[i] == handle) {
@@ -193,44 +182,55 @@ static int write_copy(int fd, const BpLibraryFile *file) {
   return 0;
 }
 
-/* Opens a copy, whose file descriptor stays open: the loader identifies libraries by name, and the
- * name contains the descriptor's number. */
-static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
-  char name[BP_FD_PATH_SIZE];
-  *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
-  if (*copy_fd < 0 || write_copy(*copy_fd, file)) {
-    bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\" to memory to open it: %s", file->path,
-                   strerror(errno));
-  } else if (bp__fd_path(*copy_fd, name)) {
-    bp_error_raise(BP_ERROR_IO, "cannot open a copy of \"%s\": /proc is not that of this process",
-                   file->path);
-  } else {
-    int claimed = open_and_claim(name, file->path, 1, handle);
-    if (claimed == 1)
-      return 0;
-    if (claimed == 0)
-      bp_error_raise(BP_ERROR_RUNTIME,
-                     "a fresh copy of \"%s\" was taken for another library; was descriptor %d of "
-                     "this process closed?",
-                     file->path, *copy_fd);
-  }
-  if (*copy_fd >= 0)
-    close(*copy_fd);
-  *copy_fd = -1;
-  return -1;
+#define COPY_PATH_SIZE (BP_FD_PATH_SIZE + 2 * 32)
+
+/* Stores a path to the copy open as `fd` that no other copy had: the loader identifies libraries by
+ * name, and a copy may stay mapped (-z nodelete) after its descriptor is closed. The bits of the
+ * copy's number, "./" for 1 and "/" for 0, lead from the folder of the process to that folder. */
+static int copy_path(int fd, char *path) {
+  static _Atomic uint32_t copies;
+  char plain[BP_FD_PATH_SIZE];
+  if (bp__fd_path(fd, plain))
+    return -1;
+  const char *last = strstr(plain, "fd/");
+  char *end = mempcpy(path, plain, (size_t)(last - plain));
+  for (uint32_t number = ++copies; number; number /= 2)
+    end = stpcpy(end, number % 2 ? "./" : "/");
+  stpcpy(end, last);
+  return 0;
 }
 
-static int open_library(const BpLibraryFile *file, void **handle, int *copy_fd) {
+/* Opens a copy. */
+static int open_copy(const BpLibraryFile *file, void **handle) {
+  char name[COPY_PATH_SIZE];
+  int claimed = -1, fd = memfd_create("backplane-module", MFD_CLOEXEC);
+  if (fd < 0 || write_copy(fd, file))
+    bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\" to memory to open it: %s", file->path,
+                   strerror(errno));
+  else if (copy_path(fd, name))
+    bp_error_raise(BP_ERROR_IO, "cannot open a copy of \"%s\": /proc is not that of this process",
+                   file->path);
+  else
+    claimed = open_and_claim(name, file->path, 1, handle);
+  if (claimed == 0)
+    bp_error_raise(BP_ERROR_RUNTIME, "a fresh copy of \"%s\" was taken for another library",
+                   file->path);
+  if (fd >= 0)
+    close(fd);
+  return claimed == 1 ? 0 : -1;
+}
+
+static int open_library(const BpLibraryFile *file, void **handle) {
   char *name = NULL;
   if (file->num_bindings)
-    return open_copy(file, handle, copy_fd);
+    return open_copy(file, handle);
   /* A name without a slash would be searched for among the system's libraries. */
   if (asprintf(&name, "%s%s", strchr(file->path, '/') ? "" : "./", file->path) < 0)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to open \"%s\"", file->path);
   int claimed = open_and_claim(name, file->path, 0, handle);
   free(name);
   if (claimed == 0)
-    return open_copy(file, handle, copy_fd);
+    return open_copy(file, handle);
   return claimed == 1 ? 0 : -1;
 }
 
@@ -245,7 +245,7 @@ static void destroy_library(void *context) {
     library->found = next;
   }
   if (library->handle)
-    close_library(library->handle, library->copy_fd);
+    close_library(library->handle);
   free(library->path);
   free(library->exports.text);
   free(library->names);
@@ -493,7 +493,7 @@ static int take_exports(LibraryModule *library, BpLibraryFile *file) {
 }
 
 static int open_and_fill(LibraryModule *library, const BpLibraryFile *file) {
-  return open_library(file, &library->handle, &library->copy_fd) ? -1 : fill_slots(library, file);
+  return open_library(file, &library->handle) ? -1 : fill_slots(library, file);
 }
 
 static BpModule *create_module(BpLibraryFile *file, int is_loaded) {
@@ -502,7 +502,6 @@ static BpModule *create_module(BpLibraryFile *file, int is_loaded) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a library module");
     return NULL;
   }
-  library->copy_fd = -1;
   BpModule *module = bp_module_create(file->is_packed_c ? &packed_c_api : &library_api, library);
   if (!module)
     return NULL;

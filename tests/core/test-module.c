@@ -1385,16 +1385,28 @@ static char *export_adder(const char *name, const char *flags) {
   return path;
 }
 
+static int count_descriptors(void) {
+  int count = 0;
+  GDir *folder = g_dir_open("/proc/self/fd", 0, NULL);
+  g_assert_nonnull(folder);
+  while (g_dir_read_name(folder))
+    count++;
+  g_dir_close(folder);
+  return count;
+}
+
 /* The loader never unmaps such a library. */
 static void test_library_that_stays_mapped_is_loaded_again(void) {
   char *path = export_adder("kept.so", "-Wl,-z,nodelete\n");
-  for (int round = 0; round < 3; round++) {
+  int descriptors = count_descriptors();
+  for (int round = 0; round < 40; round++) {
     BpModule *first = bp_module_load(path), *second = bp_module_load(path);
     g_assert_cmpstr(bp_error_message(), ==, "");
     g_assert_cmpint(call_int(first, "add", 1, 2), ==, 3);
     g_assert_cmpint(call_int(second, "add", 3, 4), ==, 7);
     bp_object_release(first);
     bp_object_release(second);
+    g_assert_cmpint(count_descriptors(), ==, descriptors);
   }
   unlink(path);
   g_free(path);
