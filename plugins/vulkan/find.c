@@ -2,8 +2,10 @@
 /* The devices of all drivers, and their attributes, which need no open device. */
 #include "vulkan.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* A GPU is preferred to the plugin cpu, a CPU is not; the GPU vendor's own API is preferred to
@@ -136,12 +138,33 @@ static void read_heaps(BpVulkanInfo *info) {
   }
 }
 
+/* Whether this process may run code that it has written, as drivers for CPUs do. systemd's
+ * MemoryDenyWriteExecute and SELinux can forbid it, and these drivers crash then. */
+static int may_write_code(void) {
+  size_t size = (size_t)sysconf(_SC_PAGESIZE);
+  char *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED)
+    return 1;
+  page[0] = 1;
+  int is_denied =
+      mprotect(page, size, PROT_READ | PROT_EXEC) && (errno == EACCES || errno == EPERM);
+  munmap(page, size);
+  return !is_denied;
+}
+
 static void add_device(VkPhysicalDevice physical, VkPhysicalDeviceType type) {
   VkPhysicalDeviceProperties properties;
   bp_vk.vkGetPhysicalDeviceProperties(physical, &properties);
   if (properties.deviceType != type || properties.apiVersion < VK_API_VERSION_1_2 ||
       found.count == BP_VULKAN_MOST_DEVICES)
     return;
+  if (type == VK_PHYSICAL_DEVICE_TYPE_CPU && !may_write_code()) {
+    found.why =
+        "the Vulkan driver compiles code for the CPU, and this process may not run code that "
+        "it writes (systemd's MemoryDenyWriteExecute, SELinux); allow it, or use the device "
+        "\"cpu\"";
+    return;
+  }
   BpVulkanInfo *info = &infos[found.count];
   *info = (BpVulkanInfo){.physical = physical};
   read_properties(info);
@@ -186,7 +209,7 @@ static void find_devices(void) {
   for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
     for (uint32_t i = 0; i < count; i++)
       add_device(physical[i], types[k]);
-  if (found.count == 0)
+  if (found.count == 0 && !found.why)
     found.why =
         "no Vulkan device that is there offers Vulkan 1.2 with timeline semaphores; install "
         "a newer driver";

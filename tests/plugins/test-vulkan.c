@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include "tests/plugins/plugin-util.h"
 
@@ -649,6 +650,26 @@ static void test_missing_driver_is_named_with_the_remedy(void) {
   g_unsetenv("VK_ICD_FILENAMES");
 }
 
+/* As systemd's MemoryDenyWriteExecute does; PR_SET_MDWE of Linux 6.3. */
+static void test_denied_written_code_is_named(void) {
+  if (g_test_subprocess()) {
+    if (prctl(65, 1UL, 0UL, 0UL, 0UL) == 0)
+      assert_none(BP_DEVICE_VULKAN, "MemoryDenyWriteExecute", "or use the device \"cpu\"");
+    return;
+  }
+  BpValue name;
+  BpByteArray text;
+  if (!has_device())
+    return;
+  assert_ok(bp_device_get_attr(VK0, BP_ATTR_DEVICE_NAME, &name));
+  assert_ok(bp_value_view_str(&name, &text));
+  if (strstr(text.data, "llvmpipe"))
+    run_again_with("BACKPLANE_PLUGIN_DEADLINE", "0");
+  else
+    g_test_skip("the first device is no CPU");
+  bp_value_clear(&name);
+}
+
 static void build_fails(const char *kind, const char *message) {
   BpIrModule *module = parse_verified(kernels);
   BpTarget *target = bp_target_parse("vulkan");
@@ -924,6 +945,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/missing-library-is-named", test_missing_library_is_named);
   g_test_add_func("/vulkan/missing-driver-is-named-with-the-remedy",
                   test_missing_driver_is_named_with_the_remedy);
+  g_test_add_func("/vulkan/denied-written-code-is-named", test_denied_written_code_is_named);
   g_test_add_func("/vulkan/missing-compiler-is-an-error-with-the-remedy",
                   test_missing_compiler_is_an_error_with_the_remedy);
   g_test_add_func("/vulkan/failed-compiler-is-an-error-with-the-source",
