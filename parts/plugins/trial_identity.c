@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -219,12 +220,17 @@ static void append_user(GString *text) {
   g_string_append_c(text, '\n');
 }
 
-/* Capabilities and the number of filters of system calls, which a trial inherits from this
- * thread. */
+/* Restrictions that a trial inherits from this thread: capabilities, the number of filters of
+ * system calls, the label of a security module, and whether written memory may become executable.
+ */
 static void append_restrictions(GString *text) {
   static const char *const names[] = {
       "CapEff:", "CapBnd:", "CapAmb:", "Seccomp:", "Seccomp_filters:", "NoNewPrivs:"};
-  g_autofree char *status = NULL;
+  enum { GET_MDWE = 66 }; /* PR_GET_MDWE of Linux 6.3, which older headers lack */
+  g_autofree char *status = NULL, *label = NULL;
+  g_string_append_printf(text, "mdwe %d\n", prctl(GET_MDWE, 0UL, 0UL, 0UL, 0UL) > 0);
+  if (g_file_get_contents("/proc/thread-self/attr/current", &label, NULL, NULL))
+    g_string_append_printf(text, "label %s\n", label);
   if (!g_file_get_contents("/proc/thread-self/status", &status, NULL, NULL))
     return;
   char *rest = status;

@@ -335,6 +335,22 @@ static void test_filter(void) {
   try_says("filter.so", NULL, kill_at_umask, "unusable", "crashed");
 }
 
+/* As systemd's MemoryDenyWriteExecute does; PR_SET_MDWE of Linux 6.3. */
+static int deny_written_code(void) {
+  return prctl(65, 1UL, 0UL, 0UL, 0UL);
+}
+
+static void test_written_code(void) {
+  begin("written.so", "none");
+  if (!try_says("written.so", NULL, deny_written_code, "active", ""))
+    return;
+  g_assert_cmpint(count_traces(), ==, 2);
+  try_says("written.so", NULL, deny_written_code, "active", "");
+  g_assert_cmpint(count_traces(), ==, 1);
+  assert_says("written.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 2);
+}
+
 static void test_cache_without_locks(void) {
   begin("unlocked.so", "none");
   gint64 began = g_get_monotonic_time();
@@ -596,6 +612,7 @@ int main(int argc, char **argv) {
   ADD("limit_of_processes_lets_nothing_run_untried_PLG-5", test_limit_of_processes);
   ADD("limit_of_stack_is_a_condition_of_the_verdict_PLG-9", test_limit_of_stack);
   ADD("filter_of_system_calls_is_a_condition_of_the_verdict_PLG-9", test_filter);
+  ADD("denied_written_code_is_a_condition_of_the_verdict_PLG-9", test_written_code);
   ADD("limit_of_memory_is_not_remembered_PLG-9", test_limit_of_memory);
   ADD("limit_of_file_sizes_ends_nothing_PLG-10", test_limit_of_file_sizes);
   ADD("cache_without_locks_delays_no_trial_PLG-11", test_cache_without_locks);
