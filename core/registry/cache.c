@@ -291,7 +291,7 @@ static int open_file(const BpCache *cache, const char *name, int *fd, size_t *si
             : openat(cache->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (*fd < 0)
     return cache->fd < 0 || errno == ENOENT ? 0 : raise_file(cache, "open", name);
-  if (fstat(*fd, &status) || !S_ISREG(status.st_mode) || bp__others_may_write(&status)) {
+  if (fstat(*fd, &status) || !S_ISREG(status.st_mode) || bp__others_may_write(NULL, *fd, &status)) {
     close(*fd);
     return bp_error_raise(BP_ERROR_IO,
                           "\"%s/%s\" is not used: it is not a file that this user alone may write",

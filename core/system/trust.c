@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* the kernel's limit */
@@ -28,8 +29,15 @@ static int is_own(const struct stat *status) {
   return !status->st_uid || status->st_uid == geteuid();
 }
 
-int bp__others_may_write(const struct stat *status) {
-  int is_shared_group = status->st_mode & S_IWGRP && status->st_gid != status->st_uid;
+/* With an access control list the bits of the group are the most that the list grants anyone. */
+static int has_list(const char *path, int fd) {
+  static const char list[] = "system.posix_acl_access";
+  return (path ? getxattr(path, list, NULL, 0) : fgetxattr(fd, list, NULL, 0)) > 0;
+}
+
+int bp__others_may_write(const char *path, int fd, const struct stat *status) {
+  int is_shared_group =
+      status->st_mode & S_IWGRP && (status->st_gid != status->st_uid || has_list(path, fd));
   return !is_own(status) || status->st_mode & S_IWOTH || is_shared_group;
 }
 
@@ -50,7 +58,7 @@ static char *join(const char *before, const char *path, const char *after) {
 
 /* In a directory with the sticky bit other users cannot replace files that they do not own. */
 static char *find_problem(Walk *walk, const struct stat *status) {
-  walk->is_shared = bp__others_may_write(status);
+  walk->is_shared = bp__others_may_write(*walk->at ? walk->at : "/", -1, status);
   if (!walk->is_shared)
     return NULL;
   if (!S_ISDIR(status->st_mode))
@@ -106,7 +114,8 @@ static int step_up(Walk *walk) {
   if (slash)
     *slash = '\0';
   /* The directory was found to be safe when it was entered. */
-  walk->is_shared = !stat(*walk->at ? walk->at : "/", &status) && bp__others_may_write(&status);
+  const char *path = *walk->at ? walk->at : "/";
+  walk->is_shared = !stat(path, &status) && bp__others_may_write(path, -1, &status);
   return 0;
 }
 

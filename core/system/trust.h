@@ -9,9 +9,11 @@
 
 #include <sys/stat.h>
 
-/* Whether users other than this process' user and root may change a file, or add to a directory. A
- * group with the owner's number counts as the owner: systems make one for each user. */
-BP__SHARED int bp__others_may_write(const struct stat *status);
+/* Whether users other than this process' user and root may change a file, or add to a directory,
+ * given by its path or, if `path` is NULL, its descriptor, and its status. A group with the owner's
+ * number counts as the owner: systems make one for each user. A file that an access control list
+ * lets anyone else write to may count as one that others may change. */
+BP__SHARED int bp__others_may_write(const char *path, int fd, const struct stat *status);
 
 /* Says how users other than this user and root may change the file that `path` leads to: the file
  * itself, a directory on the path, or a directory on the path of a link. Text for people (transfer

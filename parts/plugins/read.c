@@ -184,7 +184,7 @@ static char *find_problem(int directory, const char *name, const Plugin *plugin,
                           const char *directory_problem) {
   struct stat link;
   int is_link = !fstatat(directory, name, &link, AT_SYMLINK_NOFOLLOW) && S_ISLNK(link.st_mode);
-  if (is_link || bp__others_may_write(&plugin->status)) {
+  if (is_link || bp__others_may_write(plugin->path, -1, &plugin->status)) {
     char *problem = bp__path_problem(plugin->path);
     if (problem)
       return problem;

@@ -5,6 +5,7 @@
 
 #include <backplane/plugins.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define SOME_USER 65534
@@ -87,6 +88,26 @@ static void test_sticky_folder(void) {
   assert_warns("sticky/theirs", "belongs to another user");
 }
 
+/* The mode and the group of the folder are those of a private folder. */
+static void test_access_control_list(void) {
+  /* The version; the owner, a user, the group, the most that the entries grant, others: what each
+   * may do (7: all) and its kind, and its number. */
+  static const uint32_t list[] = {2,   0x70001, ~0u, 0x70002, SOME_USER, 0x00004,
+                                  ~0u, 0x70010, ~0u, 0x00020, ~0u};
+  make_folder("listed", 0770);
+  copy_plugin("odd-good", "listed/a.so", NULL, NULL);
+  g_autofree char *path = plugin_file_path("listed");
+  if (geteuid() != getegid()) {
+    g_test_skip("the user's group has another number");
+    return;
+  }
+  if (setxattr(path, "system.posix_acl_access", list, sizeof list, 0)) {
+    g_test_skip("the file system has no access control lists");
+    return;
+  }
+  assert_warns("listed", "others may write to the directory");
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_plugin_directory();
@@ -98,6 +119,7 @@ int main(int argc, char **argv) {
   ADD("link_by_way_of_a_folder_of_all_is_seen_PLG-16", test_link_through_shared_folder);
   ADD("folder_of_all_above_is_seen_PLG-16", test_folder_above);
   ADD("link_of_another_user_in_a_sticky_folder_is_seen_PLG-16", test_sticky_folder);
+  ADD("access_control_list_is_seen_PLG-16", test_access_control_list);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;
