@@ -231,6 +231,32 @@ static void test_nodes_on_all_devices_give_the_results_of_nodes_in_turn(void) {
   g_rand_free(rand);
 }
 
+/* The threads of executors end after some seconds without a run. */
+static void test_threads_that_ended_are_replaced(void) {
+  enum { EXECUTORS = 8 };
+  GRand *rand = g_rand_new_with_seed(31);
+  BpModule *executors[EXECUTORS];
+  int32_t expected[EXECUTORS][COUNT];
+  for (int i = 0; i < EXECUTORS; i++) {
+    Dealt dealt;
+    deal(rand, &dealt);
+    compute(&dealt.graph, expected[i]);
+    executors[i] = create("graph_executor.create", &dealt);
+    set_input(executors[i]);
+  }
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < EXECUTORS; i++) {
+      BpValue result;
+      call(executors[i], "run", NULL, 0, &result);
+      assert_output(executors[i], expected[i]);
+    }
+    g_usleep(round ? 0 : 6 * G_USEC_PER_SEC);
+  }
+  for (int i = 0; i < EXECUTORS; i++)
+    bp_object_release(executors[i]);
+  g_rand_free(rand);
+}
+
 /* A profile calls the functions of all devices in one thread, which has one current device of each
  * kind. */
 static void test_profile_gives_what_a_run_gives(void) {
@@ -263,6 +289,7 @@ int main(int argc, char **argv) {
   find_places();
   g_test_add_func("/places/nodes-on-all-devices-give-the-results-of-nodes-in-turn",
                   test_nodes_on_all_devices_give_the_results_of_nodes_in_turn);
+  g_test_add_func("/places/threads-that-ended-are-replaced", test_threads_that_ended_are_replaced);
   g_test_add_func("/places/profile-gives-what-a-run-gives", test_profile_gives_what_a_run_gives);
   int status = g_test_run();
   g_array_unref(places);
