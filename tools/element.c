@@ -63,12 +63,16 @@ gboolean element_write_float(char *data, BpDataType dtype, double value) {
   return TRUE;
 }
 
-/* Converts a whole number to the type's bits in *out; FALSE if the type does not have the
- * number. */
+/* Below this number a double has each whole number, and is the rounded form of no other one. */
+#define ALL_WHOLE ldexp(1, 53)
+
+/* Converts a whole number to the type's bits in *out; FALSE if the type does not have the number,
+ * or if the double may be a rounded one. */
 static gboolean to_integer(double value, BpDataType dtype, uint64_t *out) {
   gboolean is_signed = dtype.code == BP_DTYPE_INT;
   int bits = dtype.code == BP_DTYPE_BOOL ? 1 : dtype.bits - is_signed;
-  if (value != floor(value) || value < (is_signed ? -ldexp(1, bits) : 0) || value >= ldexp(1, bits))
+  if (value != floor(value) || value < (is_signed ? -ldexp(1, bits) : 0) ||
+      value >= ldexp(1, bits) || fabs(value) >= ALL_WHOLE)
     return FALSE;
   *out = value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
   return TRUE;

@@ -123,7 +123,9 @@ refuses_lists() {
     fails 2 "'one' is no float32" "${run[@]}" 'x=[one]' && fails 2 "32 dimensions" "${run[@]}" "x=$(printf '[%.0s' {1..40})" &&
     fails 1 "is float32 4, and the value given is float32 2x2" "${run[@]}" 'x=[[1,2],[3,4]]' &&
     fails 2 "'1.5' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[1.5,2]' &&
-    fails 2 "'9223372036854775808' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[9223372036854775808,2]'
+    fails 2 "'9223372036854775808' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[9223372036854775808,2]' &&
+    fails 2 "'-9223372036854775809' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[-9223372036854775809,2]' &&
+    fails 2 "'9007199254740993.0' is no int64" "$backplane" run "$work/whole.onnx" --input 'x=[9007199254740993.0,2]'
 }
 
 # An archive's member has another name, and the bytes of an archive are changed one by one.
