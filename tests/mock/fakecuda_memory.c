@@ -27,9 +27,11 @@ static Block blocks[MOST_BLOCKS];
 static CUdeviceptr next_handle = FIRST_HANDLE;
 static size_t in_use[FAKE_DEVICES], in_reserve[FAKE_DEVICES];
 
+/* The block that an address is in or at the end of, where an arena may have a tensor without
+ * elements. */
 static Block *find_block(CUdeviceptr data) {
   for (size_t i = 0; i < MOST_BLOCKS; i++) {
-    if (blocks[i].base && data >= blocks[i].base && data - blocks[i].base < blocks[i].size)
+    if (blocks[i].base && data >= blocks[i].base && data - blocks[i].base <= blocks[i].size)
       return &blocks[i];
   }
   return NULL;

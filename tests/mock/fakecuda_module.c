@@ -181,7 +181,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
 static int running_device;
 
 static void *resolve(unsigned long long data) {
-  return fake_resolve(running_device, data, 1);
+  return fake_resolve(running_device, data, 0);
 }
 
 CUresult fake_run_kernel(FakeCommand *command, int device) {
