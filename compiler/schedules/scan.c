@@ -405,6 +405,8 @@ static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int3
     return info->ndim == 0
                ? 0
                : bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1], alone.lanes, 1);
+  if (bp__info_reduces_rows(&part))
+    return bp__schedule_row(&part, &alone);
   if (bp__schedule_tile(&part, &part, &alone) != 0)
     return -1;
   return steps->shares_steps ? share_columns(info) : 0;

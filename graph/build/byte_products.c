@@ -8,6 +8,7 @@
 #include "graph/build/build.h"
 #include "graph/build/byte_products.h"
 #include "graph/ops/op.h"
+#include "graph/ops/rows.h"
 
 #define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 #define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
@@ -199,7 +200,9 @@ static void pack_matrix(const Weights *w, int64_t m, const int32_t *shifts, int3
 
 /* Packs the second operand. Returns 1 if its columns have ranges of bytes, 0 if not, -1 with an
  * error. */
-static int pack_weights(BpGraph *graph, BpGraphValue *b, Dot *dot) {
+static int pack_weights(BpGraph *graph, const BpGraphValue *b, Dot *dot) {
+  if (!b)
+    return -1;
   Weights w = weights_of(b);
   int64_t shape[BP_GRAPH_MAX_NDIM], rows = (w.terms + 3) / 4;
   int has_shifts = 0;
@@ -351,11 +354,42 @@ BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8
 
 /* ---- The pass ---------------------------------------------------------------------------- */
 
+/* Packs the weights of a quantised state as words (graph/ops/recurrent.h). */
+static int steps_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraph *graph = rewrite->graph;
+  BpGraphValue *inputs[9] = {NULL}, *weights = node->inputs[1];
+  BpGraphAttr attrs[BP_OP_MAX_INPUTS];
+  const int64_t columns = weights->shape[1];
+  Dot dot;
+  if (!bp_target_get_int(rewrite->context, BP_TARGET_BYTE_DOT, 0) || !weights->data)
+    return 0;
+  int fits = pack_weights(graph, bp__op_cast(graph, node, weights, INT32), &dot);
+  if (fits <= 0)
+    return fits;
+  memcpy(inputs, node->inputs, (size_t)node->num_inputs * sizeof(*inputs));
+  inputs[1] = dot.words;
+  inputs[7] = bp__op_reshape(graph, node, dot.sums, &columns, 1);
+  inputs[8] = dot.shifts ? bp__op_reshape(graph, node, dot.shifts, &columns, 1) : NULL;
+  memcpy(attrs, node->attrs, (size_t)node->num_attrs * sizeof(*attrs));
+  attrs[node->num_attrs] = bp__attr_int(graph, "hidden", weights->shape[0]);
+  attrs[node->num_attrs + 1] = bp__attr_int(graph, "is_dot", 1);
+  BpGraphNode *steps = bp__graph_node(graph, node->op, node->name, inputs, 9, node->num_outputs,
+                                      attrs, node->num_attrs + 2);
+  if (!steps || bp__op_append(graph, steps))
+    return -1;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (bp__rewrite_replace(rewrite, node->outputs[i], steps->outputs[i]))
+      return -1;
+  return 1;
+}
+
 static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraph *graph = rewrite->graph;
   BpGraphValue *b, *product = NULL;
   Bytes a, unused;
   Dot dot;
+  if (node->op->compute == bp__compute_lstm_steps)
+    return bp__node_input(node, 6) ? steps_rule(rewrite, node) : 0;
   if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
       node->inputs[0]->ndim < 2 || node->inputs[1]->ndim < 2 || !read_bytes(node->inputs[0], &a))
     return 0;

@@ -78,7 +78,7 @@ static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *weights = node->inputs[1];
   int64_t bits = bp_te_accumulator(node->outputs[0]->dtype).bits;
   int64_t panel = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / bits;
-  if (!weights->data || weights->ndim != 2 || weights->shape[0] % panel != 0)
+  if (!weights->data || weights->ndim != 2 || node->outputs[0]->shape[2] % panel != 0)
     return 0;
   node->inputs[1] = packed(rewrite, weights, panel);
   return node->inputs[1] ? 0 : -1;

@@ -32,7 +32,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/nms.c \
 	graph/ops/normalize.c \
 	graph/ops/recurrent.c graph/ops/recurrent.h \
-	graph/ops/gru.c graph/ops/lstm.c graph/ops/rnn.c \
+	graph/ops/quantized_state.c graph/ops/gru.c graph/ops/lstm.c graph/ops/rnn.c \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
 	graph/ops/print.c \

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_DIRECTIONS 2
+#define INT32          ((BpDataType){BP_DTYPE_INT, 32, 1})
 
 /* ---- Activations ------------------------------------------------------------------------- */
 
@@ -97,7 +98,8 @@ int bp__cell_begin(BpCell *cell, const BpOpCompute *op) {
                    .ir = bp_te_ir(op->te),
                    .steps = out->shape[0],
                    .batch = out->shape[1],
-                   .hidden = out->shape[2]};
+                   .hidden = out->shape[2],
+                   .terms = op->inputs[7] ? (out->shape[2] + 3) / 4 : out->shape[2]};
   cell->scan = bp__op_scan(op, out->shape, 3, 0, (int32_t)bp__node_int(op->node, "reverse", 0));
   if (!cell->scan || (lengths.tensor && bp_te_scan_limit(cell->scan, limit_body, &lengths)))
     return -1;
@@ -126,86 +128,22 @@ static const BpIrNode *read_weight(const BpCell *cell, const BpIrNode *k, const 
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Product *product = context;
   BpIrModule *ir = product->cell->ir;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", product->cell->hidden);
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", product->cell->terms);
   const BpIrNode *gate = x_add(ir, axes[2], x_index(ir, product->first));
   const BpIrNode *column = x_add(ir, x_mul(ir, gate, x_index(ir, product->cell->hidden)), axes[3]);
   const BpIrNode *state = bp_te_read(te, product->state, (const BpIrNode *[]){axes[0], axes[1], k});
   const BpIrNode *weight = read_weight(product->cell, k, column);
-  weight =
-      product->cell->scale && weight ? bp_ir_cast(ir, BP__FLOAT32, weight) : x_wide(ir, weight);
-  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, x_wide(ir, state), weight), &k, 1);
+  if (!product->cell->codes)
+    weight =
+        product->cell->scale && weight ? bp_ir_cast(ir, BP__FLOAT32, weight) : x_wide(ir, weight);
+  const BpIrNode *term = x_term(product->cell->op->node, ir, x_wide(ir, state), weight);
+  return bp_te_reduce(te, BP_TE_SUM, term, &k, 1);
 }
 
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates) {
   Product product = {cell, state, first};
   int64_t shape[] = {cell->steps, cell->batch, gates, cell->hidden};
   return bp__op_tensor(cell->op, "product", shape, 4, product_body, &product);
-}
-
-/* ---- Quantised states -------------------------------------------------------------------- */
-
-/* The largest code of a quantised number. */
-#define MOST_CODE 255
-
-/* The least or the largest element of a row of the state; the axes are step and row. */
-static const BpIrNode *end_of_range(BpTe *te, const BpIrNode *const *axes, const BpCell *cell,
-                                    int32_t reduction) {
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", cell->hidden);
-  const BpIrNode *element = bp_te_read(te, cell->state, (const BpIrNode *[]){axes[0], axes[1], k});
-  return bp_te_reduce(te, reduction, element, &k, 1);
-}
-
-static const BpIrNode *least_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  return end_of_range(te, axes, context, BP_TE_MIN);
-}
-
-static const BpIrNode *most_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  return end_of_range(te, axes, context, BP_TE_MAX);
-}
-
-/* The range includes 0; if it is empty, any scale is correct. */
-static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpCell *cell = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
-  const BpIrNode *range = x_sub(ir, x_max(ir, bp_te_read(te, cell->most, axes), zero),
-                                x_min(ir, bp_te_read(te, cell->least, axes), zero));
-  return x_choose(ir, x_lt(ir, zero, range), x_div(ir, range, x_number(ir, BP__FLOAT32, MOST_CODE)),
-                  x_number(ir, BP__FLOAT32, 1));
-}
-
-static const BpIrNode *clip_code(BpIrModule *ir, const BpIrNode *code) {
-  return x_min(ir, x_max(ir, code, x_number(ir, BP__FLOAT32, 0)),
-               x_number(ir, BP__FLOAT32, MOST_CODE));
-}
-
-static const BpIrNode *zero_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpCell *cell = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
-  const BpIrNode *least = x_min(ir, bp_te_read(te, cell->least, axes), zero);
-  const BpIrNode *below = x_div(ir, x_sub(ir, zero, least), bp_te_read(te, cell->scale, axes));
-  return clip_code(ir, x_call1(ir, "round", below));
-}
-
-static const BpIrNode *code_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpCell *cell = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *zero = bp_te_read(te, cell->zero, axes);
-  const BpIrNode *steps =
-      x_div(ir, bp_te_read(te, cell->state, axes), bp_te_read(te, cell->scale, axes));
-  return x_sub(ir, clip_code(ir, x_add(ir, x_call1(ir, "round", steps), zero)), zero);
-}
-
-BpTeTensor *bp__cell_quantized(BpCell *cell) {
-  const BpOpCompute *op = cell->op;
-  const int64_t shape[] = {cell->steps, cell->batch, cell->hidden};
-  if (!(cell->least = bp__op_tensor(op, "least", shape, 2, least_body, cell)) ||
-      !(cell->most = bp__op_tensor(op, "most", shape, 2, most_body, cell)) ||
-      !(cell->scale = bp__op_tensor(op, "scale", shape, 2, scale_body, cell)) ||
-      !(cell->zero = bp__op_tensor(op, "zero", shape, 2, zero_body, cell)))
-    return NULL;
-  return bp__op_tensor(op, "codes", shape, 3, code_body, cell);
 }
 
 /* ---- Ends of cells ----------------------------------------------------------------------- */
@@ -229,15 +167,8 @@ const BpIrNode *bp__cell_input(const BpCell *cell, const BpIrNode *const *axes, 
 const BpIrNode *bp__cell_gate(const BpCell *cell, BpTeTensor *product, const BpIrNode *const *axes,
                               int64_t gate) {
   const BpIrNode *at[] = {axes[0], axes[1], x_index(cell->ir, gate), axes[2]};
-  const BpIrNode *sum = bp_te_read(cell->te, product, at), *column;
-  if (!cell->scale)
-    return sum;
-  column = cell->op->node->inputs[6]->shape[0] == 1
-               ? x_index(cell->ir, 0)
-               : x_add(cell->ir, axes[2], x_index(cell->ir, gate * cell->hidden));
-  return x_mul(cell->ir, sum,
-               x_mul(cell->ir, bp_te_read(cell->te, cell->scale, axes),
-                     bp_te_read(cell->te, cell->op->inputs[6], &column)));
+  const BpIrNode *sum = bp_te_read(cell->te, product, at);
+  return cell->scale ? bp__cell_scaled(cell, sum, axes, gate) : sum;
 }
 
 const BpIrNode *bp__cell_vector(const BpCell *cell, BpTeTensor *vector, const BpIrNode *const *axes,
@@ -266,7 +197,7 @@ const BpIrNode *bp__cell_activate(const BpCell *cell, int32_t index, const BpIrN
 BP_ROW_INFER(recurrent_steps) {
   const BpGraphValue *x = node->inputs[0];
   const BpGraphValue *weights = node->inputs[1];
-  int64_t hidden = weights->shape[weights->ndim - 2];
+  int64_t hidden = bp__node_int(node, "hidden", weights->shape[weights->ndim - 2]);
   int64_t each[] = {x->shape[0], x->shape[1], hidden}, last[] = {x->shape[1], hidden};
   if (bp__node_set_output(graph, node, 0, x->dtype, each, 3))
     return -1;
@@ -436,22 +367,27 @@ static BpGraphValue *scale_of(const Recurrent *r, int32_t which, int64_t directi
 }
 
 /* Computes x * W' for all steps with integer weights: each row of the batch is quantised by its
- * range in all steps, the differences from its zero point are multiplied, and the sums scaled. */
+ * range in all steps. The sums of products of int32 do not contain the zero points: the products of
+ * zero points and sums of columns are subtracted. */
 static BpGraphValue *project_quantized(const Recurrent *r, BpGraphValue *weights,
                                        BpGraphValue *scale, const int64_t *rows,
                                        const int64_t *shape) {
   BpGraph *graph = r->graph;
   const BpGraphNode *node = r->node;
-  static const int64_t of_row[] = {0, 2};
-  BpGraphValue *parts[3];
+  static const int64_t of_row[] = {0, 2}, first = 0;
+  BpGraphValue *parts[3], *inputs[2], *sums;
   if (bp__op_quantize(graph, node, r->x, of_row, 2, parts))
     return NULL;
-  BpGraphValue *codes = binary(r, "Sub", bp__op_cast(graph, node, parts[0], BP__FLOAT32),
-                               bp__op_cast(graph, node, parts[2], BP__FLOAT32));
-  BpGraphValue *sums = codes ? bp__op_reshape(graph, node, codes, rows, 2) : NULL;
-  sums = binary(r, "MatMul", sums, bp__op_cast(graph, node, weights, BP__FLOAT32));
+  BpGraphValue *codes = bp__op_reshape(graph, node, parts[0], rows, 2);
+  inputs[0] = bp__op_cast(graph, node, weights, INT32);
+  inputs[1] = bp__graph_int_vector(graph, &first, 1);
+  sums = binary(r, "MatMul", bp__op_cast(graph, node, codes, INT32), inputs[0]);
   sums = sums ? bp__op_reshape(graph, node, sums, shape, 3) : NULL;
-  return binary(r, "Mul", sums, binary(r, "Mul", parts[1], scale));
+  sums = binary(r, "Sub", sums,
+                binary(r, "Mul", bp__op_cast(graph, node, parts[2], INT32),
+                       bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, NULL, 0)));
+  return binary(r, "Mul", bp__op_cast(graph, node, sums, BP__FLOAT32),
+                binary(r, "Mul", parts[1], scale));
 }
 
 /* Computes x * W' + bias for all steps. */
@@ -634,7 +570,8 @@ static BpGraphValue *centred_weights(BpGraph *graph, const BpGraphNode *node, in
 
 /* An LSTM whose inputs, and whose state before each step, are quantised to bytes, each row of the
  * batch by ranges of its own. onnxruntime takes the ranges of the rows that one of its threads
- * computes. The products of these integers are computed in float32: sums above 2^24 are rounded. */
+ * computes. If the products with the state are not dot products of bytes
+ * (graph/build/byte_products.c), they are computed in float32: sums above 2^24 are rounded. */
 BP_ROW_EXPAND(dynamic_quantize_lstm) {
   BpGraphValue *inputs[8];
   BpGraphNode layer = *node;

@@ -13,6 +13,9 @@
  * - 6: the scale of each column of the weights, (gates * hidden), or of all, (1). Then the weights
  *   are integers, and the state is quantised before each step's product, each row of the batch by
  *   a range of its own; absent: the weights are numbers
+ * - 7, 8: the sum of each column of the weights, and the shift that was subtracted from its
+ * weights, or absent; both int32 (gates * hidden). With them, the weights are words of four signed
+ * bytes, and the attributes hidden and is_dot are set
  *
  * The outputs are the states after each step, (steps, batch, hidden), and the states after the last
  * step. */
@@ -30,9 +33,11 @@ typedef struct BpCell {
   BpTeScan *scan;
   int64_t steps, batch; /* extents, may be open */
   int64_t hidden;
+  int64_t terms;            /* of the product with the state: elements, or words of four bytes */
   BpTeTensor *state;        /* the state before a step */
   BpTeTensor *least, *most; /* with integer weights: ends of the state's range */
   BpTeTensor *scale, *zero; /* scale and zero point of the quantised state */
+  BpTeTensor *codes, *sum;  /* with words: codes of the state, and their sum if there are shifts */
 } BpCell;
 
 /* Begins the scan with the cell's first state: an input if it is present, else zero. */
@@ -43,8 +48,11 @@ BpTeTensor *bp__cell_state(BpCell *cell, const char *name, int32_t input);
  * (steps, batch, gates, hidden). */
 BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates);
 /* Quantises the state for a product with integer weights: returns its differences from the zero
- * point; NULL with an error. */
+ * point, or its words; NULL with an error. */
 BpTeTensor *bp__cell_quantized(BpCell *cell);
+/* The number that a sum of products of integers stands for. */
+const BpIrNode *bp__cell_scaled(const BpCell *cell, const BpIrNode *sum,
+                                const BpIrNode *const *axes, int64_t gate);
 /* Ends the scan and makes the node's outputs; `body` is called with `context`. */
 int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs);
 

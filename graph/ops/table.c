@@ -77,10 +77,10 @@
 #define ATTENTION_ATTRS                                                                            \
   "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "            \
   "softmax_precision:i left_window_size:i right_window_size:i"
-#define STEP_ATTRS "reverse:i activations:ss numbers:fs clip:f "
+#define STEP_ATTRS "reverse:i activations:ss numbers:fs clip:f hidden:i is_dot:i "
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
-    name, "backplane", 1, 2, 7, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
+    name, "backplane", 1, 2, 9, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
         bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, BP_OPEN_ALL,           \
         BP_BLOCKED_NOT                                                                             \
   }

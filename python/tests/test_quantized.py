@@ -32,7 +32,7 @@ def save_model(path, nodes, kind, shape, result, **constants):
     graph = onnx.helper.make_graph(
         nodes, "g", [onnx.helper.make_tensor_value_info("x", onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)],
         [onnx.helper.make_tensor_value_info("y", result, None)], inits)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8), path)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)], ir_version=8), path)
 
 
 def wide(values, zero):
@@ -176,6 +176,68 @@ def test_weights_stay_bytes(op, tmp_path):
         backplane.compile(path, f"c -byte_dot={speed}").export_library(tmp_path / "model.so")
         sizes.append((tmp_path / "model.so").stat().st_size)
     assert sizes[0] < 2 * w.size < 4 * w.size < sizes[1]
+
+
+LAYERS = [
+    # steps, batch, inputs and states; the type of the weights; their zero point
+    ((5, 1, 8, 16), "i1", 0),
+    ((4, 3, 5, 32), "i1", None),
+    ((3, 2, 6, 7), "u1", 128),
+    ((6, 1, 9, 12), "u1", "rows"),
+    ((2, 20, 3, 64), "i1", "rows"),
+    ((1, 1, 300, 5), "i1", -128),
+]
+
+
+def quantise(values, axes):
+    """Return codes of bytes minus their zero points, and the scales: onnxruntime's dynamic quantisation along axes."""
+    least, most = (np.minimum(values.min(axes, keepdims=True), 0), np.maximum(values.max(axes, keepdims=True), 0))
+    scale = np.where(most > least, (most - least) / np.float32(255), np.float32(1))
+    zero = np.rint(-least / scale).clip(0, 255)
+    return (np.rint(values / scale) + zero).clip(0, 255) - zero, scale
+
+
+def sigmoid(values):
+    return 1 / (1 + np.exp(-values))
+
+
+def run_layer(x, weights, scales, bias):
+    """Return all states of an LSTM with integer weights, centred, whose inputs and states are quantised."""
+    codes, scale = quantise(x, (0, 2))
+    gates = codes @ weights[0] * (scale * scales[0]) + bias
+    state = content = np.zeros((x.shape[1], weights[1].shape[0]), "f4")
+    states = []
+    for step in gates:
+        codes, scale = quantise(state, (1,))
+        parts = np.split((step + codes @ weights[1] * (scale * scales[1])).astype("f4"), 4, -1)
+        content = sigmoid(parts[2]) * content + sigmoid(parts[0]) * np.tanh(parts[3])
+        state = (sigmoid(parts[1]) * np.tanh(content)).astype("f4")
+        states.append(state)
+    return np.stack(states)
+
+
+@pytest.mark.parametrize("target, device, case", places(LAYERS, "c", TARGETS))
+def test_layers_of_bytes(target, device, case, tmp_path):
+    """Each row of the batch has its ranges. A state may be on the border of two codes: the weights are small."""
+    (steps, batch, inputs, hidden), kind, zero = case
+    weights = [bytes_of(kind, 2, rows, 4 * hidden) for rows in (inputs, hidden)]
+    many = (2, 4 * hidden) if zero == "rows" else (2,)
+    scales = [RANDOM.uniform(.5, 1, many).astype("f4") / limit for limit in (1000, 20000)]
+    zeros = [None if zero is None else bytes_of(kind, *many) if zero == "rows" else np.full(many, zero, kind) for _ in range(2)]
+    bias = RANDOM.uniform(-1, 1, (2, 8 * hidden)).astype("f4")
+    names = dict(w=weights[0], r=weights[1], b=bias, ws=scales[0], wz=zeros[0], rs=scales[1], rz=zeros[1])
+    path = tmp_path / "layer.onnx"
+    node = onnx.helper.make_node("DynamicQuantizeLSTM", ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"], ["y"],
+                                 domain="com.microsoft", hidden_size=hidden, direction="bidirectional")
+    save_model(path, [node], "f4", ["steps", "batch" if batch > 1 else 1, inputs], onnx.TensorProto.FLOAT, **names)
+    x = RANDOM.normal(size=(steps, batch, inputs)).astype("f4")
+    got = open_model(path, target, device).run(x=x)["y"].numpy()
+    for way in (0, 1):
+        centred = [wide(w[way], None if z is None else np.reshape(z[way], (1, -1))) for w, z in zip(weights, zeros)]
+        order = slice(None, None, 1 - 2 * way)
+        own = [s[way].reshape(-1) for s in scales]
+        expected = run_layer(x[order], centred, own, bias[way].reshape(2, -1).sum(0))[order]
+        np.testing.assert_allclose(got[:, way], expected, atol=2e-4)
 
 
 def save_product_of_bytes(path, weights, scale):
