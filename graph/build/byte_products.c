@@ -299,23 +299,43 @@ static int are_signed_bytes(const BpGraphValue *weights) {
   return 1;
 }
 
-int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv) {
+/* Reads the input of a convolution of int32, if that is bytes with one constant zero point, and the
+ * weights are constant. */
+static int read_conv(const BpGraphNode *node, BpByteConv *conv) {
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
   Bytes bytes;
-  if (!bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) ||
-      !bp__dtype_equal(node->outputs[0]->dtype, INT32) || node->inputs[0]->ndim != 4 ||
-      bp__node_int(node, "group", 1) != 1 || bp__value_num_elements(node->outputs[0]) == 0 ||
-      !weights->data || (bias && !bias->data) || !read_bytes(node->inputs[0], &bytes) ||
-      !are_signed_bytes(weights))
+  if (!bp__dtype_equal(node->outputs[0]->dtype, INT32) || node->inputs[0]->ndim != 4 ||
+      bp__value_num_elements(node->outputs[0]) == 0 || !weights->data || (bias && !bias->data) ||
+      !read_bytes(node->inputs[0], &bytes) ||
+      (bytes.zero && (!bytes.zero->data || bp__value_num_elements(bytes.zero) != 1)))
     return 0;
-  int64_t zero = bytes.x->dtype.code == BP_DTYPE_INT ? -INT8_MIN : 0;
-  if (bytes.zero) {
-    if (!bytes.zero->data || bp__value_num_elements(bytes.zero) != 1)
-      return 0;
-    zero += bp__value_get_int(bytes.zero, 0);
-  }
-  *conv = (BpByteConv){bytes.x, (uint8_t)zero};
+  *conv = (BpByteConv){bytes.x, bytes.zero ? (int32_t)bp__value_get_int(bytes.zero, 0) : 0};
   return 1;
+}
+
+int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv) {
+  return bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) && bp__node_int(node, "group", 1) == 1 &&
+         read_conv(node, conv) && are_signed_bytes(node->inputs[1]);
+}
+
+int bp__bytes_read_depthwise(const BpGraphNode *node, BpByteConv *conv) {
+  const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
+  int64_t channels = weights->shape[0], groups = bp__node_int(node, "group", 1);
+  if (groups == 1 || groups != channels || !read_conv(node, conv) || weights->shape[1] != 1)
+    return 0;
+  int64_t taps = bp__value_num_elements(weights) / channels;
+  for (int64_t c = 0; c < channels; c++) {
+    int64_t most = bias ? llabs(bp__value_get_int(bias, c)) : 0;
+    for (int64_t t = 0; t < taps; t++)
+      most += MOST_BYTE * llabs(bp__value_get_int(weights, c * taps + t));
+    if (most > EXACT_FLOAT)
+      return 0;
+  }
+  return 1;
+}
+
+uint8_t bp__bytes_unsigned_zero(const BpByteConv *conv) {
+  return (uint8_t)(conv->zero + (conv->x->dtype.code == BP_DTYPE_INT ? -INT8_MIN : 0));
 }
 
 BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, int64_t a,

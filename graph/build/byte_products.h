@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes minus their zero points, and their convolutions as dot products of four channels
- * (byte_products.c). */
+/* Bytes minus their zero points, and their convolutions: as dot products of four channels, or for
+ * each channel in float32 (byte_products.c). */
 #ifndef BACKPLANE_GRAPH_BUILD_BYTE_PRODUCTS_H
 #define BACKPLANE_GRAPH_BUILD_BYTE_PRODUCTS_H
 
@@ -11,13 +11,18 @@
 /* The input of a convolution. */
 typedef struct BpByteConv {
   BpGraphValue *x; /* int8 or uint8 */
-  uint8_t zero;    /* zero point of the unsigned bytes */
+  int32_t zero;    /* zero point */
 } BpByteConv;
 
 /* Whether a value of int32 is bytes minus a zero point, which may be absent. */
 int bp__bytes_are_centred(const BpGraphValue *value);
 /* Whether a convolution of int32 can be one of dot products; if so, reads its input. */
 int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv);
+/* Whether a convolution of int32 has one channel of input for each of output, and all its sums are
+ * exact in float32; if so, reads its input. */
+int bp__bytes_read_depthwise(const BpGraphNode *node, BpByteConv *conv);
+/* The zero point of the bytes as unsigned ones. */
+uint8_t bp__bytes_unsigned_zero(const BpByteConv *conv);
 /* The bytes as unsigned ones: those of int8 plus 128. NULL with an error. */
 BpGraphValue *bp__bytes_unsigned(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x);
 /* Packs the weights (out, in, h, w) as words (out / b, in / a, h, w, a / 4, b), with zeros beyond

@@ -158,7 +158,10 @@ static int pays(const BpTarget *target, const BpGraphNode *node) {
     return 0;
   if (bp__op_is(node, "MatMul"))
     return in->ndim > 1 && weights->ndim == 2;
-  return in->ndim == 4 && bp__node_int(node, "group", 1) == 1 &&
+  int64_t groups = bp__node_int(node, "group", 1);
+  if (groups > 1)
+    return in->ndim == 4 && groups == weights->shape[0] && weights->shape[1] == 1;
+  return in->ndim == 4 &&
          (speed >= FASTER_THAN_WINOGRAD || weights->shape[2] * weights->shape[3] == 1);
 }
 

@@ -21,6 +21,9 @@
  * dimensions: (n, c / b, h, k, w, k, b). */
 #define PLACES_NDIM 7
 
+/* The number of bytes of a row that a change of the layout moves together. */
+#define PIXELS_TOGETHER 8
+
 typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
@@ -93,13 +96,28 @@ static BpGraphValue *unblock(Layout *layout, BpGraphValue *blocked, int64_t chan
   return bp__op_apply(layout->graph, "backplane", "Unblock", blocked->name, &blocked, 1, &attr, 1);
 }
 
+/* Whether the rests of a plain tensor's rows would take most of the time of a change of the layout:
+ * the rows then move as one row of all pixels. */
+static int has_short_rows(const BpGraphValue *plain) {
+  return plain->dtype.bits == 8 && !bp__extents_any_open(plain->shape + 2, 2) &&
+         plain->shape[3] % PIXELS_TOGETHER != 0;
+}
+
 static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
   int64_t b = block_of(layout, plain->shape[1]);
   const int64_t *s = plain->shape;
   BpGraphAttr attr = bp__attr_int(layout->graph, "block", b);
   if (s[2] == 1 && s[3] == 1 && s[1] % b == 0)
     return reshape(layout, plain, (int64_t[]){s[0], s[1] / b, 1, 1, b}, BLOCKED_NDIM);
-  return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
+  if (!has_short_rows(plain))
+    return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
+  plain = reshape(layout, plain, (int64_t[]){s[0], s[1], 1, s[2] * s[3]}, 4);
+  if (!plain)
+    return NULL;
+  plain = bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
+  return plain ? reshape(layout, plain, (int64_t[]){s[0], plain->shape[1], s[2], s[3], b},
+                         BLOCKED_NDIM)
+               : NULL;
 }
 
 /* Records the number of channels of a blocked value. */
@@ -295,21 +313,45 @@ static void put_window_attrs(Layout *layout, const BpOpWindow *w, BpGraphAttr *a
 static int convert_byte_conv(Layout *layout, const BpGraphNode *node, const BpByteConv *bytes) {
   int64_t b = block_of(layout, node->inputs[1]->shape[0]);
   BpGraphValue *x = bp__bytes_unsigned(layout->graph, node, blocked_of(layout, bytes->x));
+  uint8_t zero = bp__bytes_unsigned_zero(bytes);
   BpOpWindow w;
   if (!x || bp__op_window(&layout->graph->extents, node, node->inputs[1]->shape + 2, &w))
     return -1;
   BpGraphValue *inputs[3] = {
       bp__op_apply(layout->graph, "backplane", "Words", node->name, &x, 1, NULL, 0),
       bp__bytes_conv_weights(layout->graph, node, x->shape[4], b),
-      bp__bytes_conv_bias(layout->graph, node, bytes->zero, b)};
+      bp__bytes_conv_bias(layout->graph, node, zero, b)};
   BpGraphAttr attrs[6];
   put_window_attrs(layout, &w, attrs);
   attrs[3] = bp__attr_int(layout->graph, "channels", x->shape[1] * x->shape[4] / 4);
   attrs[4] = bp__attr_int(layout->graph, "is_dot", 1);
-  attrs[5] = bp__attr_int(layout->graph, "pad", (int32_t)(bytes->zero * UINT32_C(0x01010101)));
+  attrs[5] = bp__attr_int(layout->graph, "pad", (int32_t)(zero * UINT32_C(0x01010101)));
   return set_blocked(
       layout, node,
       bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs, 3, attrs, 6));
+}
+
+/* Converts a convolution of each channel of bytes: one of float32, whose sums are exact. */
+static int convert_byte_depthwise(Layout *layout, const BpGraphNode *node,
+                                  const BpByteConv *bytes) {
+  BpGraph *graph = layout->graph;
+  int64_t b = block_of(layout, node->inputs[1]->shape[0]);
+  BpGraphValue *inputs[3] = {blocked_of(layout, bytes->x)}, *bias = bp__node_input(node, 2);
+  BpGraphValue *weights = bp__op_cast(graph, node, node->inputs[1], BP__FLOAT32);
+  BpGraphAttr attrs[5];
+  BpOpWindow w;
+  bias = bp__op_cast(graph, node, bias, BP__FLOAT32);
+  if (!inputs[0] || !weights || (bp__node_input(node, 2) && !bias) ||
+      bp__op_window(&graph->extents, node, node->inputs[1]->shape + 2, &w))
+    return -1;
+  inputs[1] = pack_depthwise(graph, weights, b);
+  inputs[2] = bias ? pack_bias(graph, bias, b) : NULL;
+  put_window_attrs(layout, &w, attrs);
+  attrs[3] = channels_attr(layout, node);
+  attrs[4] = bp__attr_int(graph, "zero", bytes->zero);
+  BpGraphValue *sums =
+      bp__op_apply(graph, "backplane", "ConvBlocked", node->name, inputs, bias ? 3 : 2, attrs, 5);
+  return set_blocked(layout, node, bp__op_cast(graph, node, sums, node->outputs[0]->dtype));
 }
 
 static int convert_conv(Layout *layout, BpGraphNode *node) {
@@ -322,6 +364,8 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   BpOpWindow w;
   if (bp__bytes_read_conv(layout->target, node, &bytes))
     return convert_byte_conv(layout, node, &bytes);
+  if (bp__bytes_read_depthwise(node, &bytes))
+    return convert_byte_depthwise(layout, node, &bytes);
   if (!is_blockable_conv(node))
     return 0;
   if (bp__op_window(&layout->graph->extents, node, weights->shape + 2, &w))
@@ -599,6 +643,16 @@ static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
   return shape != NULL;
 }
 
+/* The float32 sums of a convolution of bytes, if a node converts its result to float32; or NULL. */
+static BpGraphValue *float_sums(const Layout *layout, const BpGraphNode *node) {
+  if (!bp__op_is(node, "Cast") || !is_blocked(layout, node->inputs[0]) ||
+      !bp__dtype_equal(node->outputs[0]->dtype, BP__FLOAT32))
+    return NULL;
+  const BpGraphNode *integers = layout->blocked[node->inputs[0]->id]->producer;
+  BpGraphValue *sums = bp__op_is(integers, "Cast") ? integers->inputs[0] : NULL;
+  return sums && sums->producer && bp__node_attr(sums->producer, "zero") ? sums : NULL;
+}
+
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *out = node->outputs[0];
   BpGraphValue *inputs[BP_OP_MAX_INPUTS] = {NULL}, *result;
@@ -606,6 +660,8 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   int any = 0, is_view;
   if (out->ndim != 4 || out->shape[1] < 2)
     return 0;
+  if (float_sums(layout, node))
+    return set_blocked(layout, node, float_sums(layout, node));
   for (int32_t i = 0; i < node->num_inputs; i++)
     any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];
   if (!any)

@@ -139,7 +139,8 @@ BP_ROW_COMPUTE(concat_blocked) {
  * width and, for dense weights, the channels of the input, which is blocked, or plain with 4
  * dimensions. Weights: dense (blocks out, blocks in, kernel height, width, block in, block out)
  * depthwise (blocks, kernel height, width, block). If is_dot is set, elements of the input and of
- * the weights are words of four bytes, and the input is padded with the word `pad`. */
+ * the weights are words of four bytes, and the input is padded with the word `pad`. An input of
+ * bytes with weights of float32 has the zero point `zero`. */
 typedef struct Blocked {
   const BpOpCompute *op;
   int64_t strides[2], pads[4], dilations[2], kernel[2];
@@ -181,7 +182,19 @@ BP_ROW_INFER(conv_blocked) {
     if (shape[2 + i] == BP_EXTENT_NONE)
       return -1;
   }
-  return bp__node_set_output(graph, node, 0, in->dtype, shape, 5);
+  return bp__node_set_output(graph, node, 0, weights->dtype, shape, 5);
+}
+
+static int has_bytes(const BpGraphNode *node) {
+  return !bp__dtype_equal(node->inputs[0]->dtype, node->outputs[0]->dtype);
+}
+
+/* An element of the input in the type of the weights; bytes minus their zero point. */
+static const BpIrNode *centred(const BpGraphNode *node, BpIrModule *ir, const BpIrNode *value) {
+  if (!value || !has_bytes(node))
+    return value;
+  value = bp_ir_cast(ir, node->outputs[0]->dtype, value);
+  return x_sub(ir, value, x_number(ir, x_dtype(value), (double)bp__node_int(node, "zero", 0)));
 }
 
 static const BpIrNode *blocked_pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -199,17 +212,21 @@ static const BpIrNode *blocked_pad_body(BpTe *te, const BpIrNode *const *axes, v
                    x_lt(ir, indices[2 + i], bp__op_extent(conv->op, in)));
     inside = inside ? x_and(ir, inside, within) : within;
   }
-  const BpIrNode *value = bp_te_read_if(te, conv->op->inputs[0], indices, inside);
+  const BpIrNode *value = inside ? bp_te_read_if(te, conv->op->inputs[0], indices, inside)
+                                 : bp_te_read(te, conv->op->inputs[0], indices);
   int64_t pad = bp__node_int(conv->op->node, "pad", 0);
-  return pad == 0 ? value
-                  : bp_ir_select(ir, inside, value, x_number(ir, x_dtype(value), (double)pad));
+  value = centred(conv->op->node, ir, value);
+  return !inside || (pad == 0 && !has_bytes(conv->op->node))
+             ? value
+             : bp_ir_select(ir, inside, value, x_number(ir, x_dtype(value), (double)pad));
 }
 
 static int pad_input(Blocked *conv) {
   const BpGraphValue *in = conv->op->node->inputs[0];
   int64_t shape[5];
   conv->input = conv->op->inputs[0];
-  if (!conv->pads[0] && !conv->pads[1] && !conv->pads[2] && !conv->pads[3])
+  if (!conv->pads[0] && !conv->pads[1] && !conv->pads[2] && !conv->pads[3] &&
+      !has_bytes(conv->op->node))
     return 0;
   memcpy(shape, in->shape, sizeof(shape));
   for (int32_t i = 0; i < 2; i++)
