@@ -2,7 +2,7 @@
 /* Products with weights of few bits. A column of the second operand of com.microsoft's MatMulNBits
  * is divided into blocks, each with a scale and a zero point. Weights stay packed in memory. A
  * product of few rows converts weights in registers; a product of many rows converts a panel of
- * weights. The weights of MatMulBnb4 become floats first. */
+ * weights. The weights of MatMulBnb4 are codes of 4 bits, which stand for numbers of a table. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -123,9 +123,10 @@ static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weig
 }
 
 /* The product with weights that stay packed. Rows of zeros meet the elements behind the last row of
- * the last block. */
+ * the last block. `attr` states the bits of integers, which have offsets, or the table of codes. */
 static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, const Weights *w,
-                                    BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset) {
+                                    BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset,
+                                    BpGraphAttr attr) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, ndim = node->inputs[0]->ndim;
   pads[2 * ndim - 1] = w->num_blocks * w->block - w->rows;
   if (pads[2 * ndim - 1])
@@ -134,14 +135,12 @@ static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, con
       a,
       in_panels(graph, node, w, node->inputs[1], w->num_blocks * w->bytes),
       in_panels(graph, node, w, scales, w->num_blocks),
-      in_panels(graph, node, w, offset, w->num_blocks),
+      offset ? in_panels(graph, node, w, offset, w->num_blocks) : NULL,
   };
-  const BpGraphAttr attrs[] = {
-      bp__attr_int(graph, "bits", w->bits),
-      bp__attr_int(graph, "accuracy_level", bp__node_int(node, "accuracy_level", 0))};
-  if (!inputs[0] || !inputs[1] || !inputs[2] || !inputs[3])
+  if (!inputs[0] || !inputs[1] || !inputs[2] || (offset && !inputs[3]))
     return NULL;
-  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, attrs, 2);
+  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, offset ? 4 : 3, &attr,
+                      1);
 }
 
 /* The elements of the blocks to which g_idx assigns the rows: [columns, rows]. */
@@ -178,8 +177,11 @@ BP_ROW_EXPAND(matmul_nbits) {
   BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
   scales = bp__op_reshape(graph, node, scales, shape, 2);
   BpGraphValue *offset = scales ? offsets(graph, node, &w, scales) : NULL;
+  if (!offset)
+    return -1;
   BpGraphValue *sum = bp__node_input(node, 4) ? ordered_product(graph, node, &w, a, scales, offset)
-                                              : packed_product(graph, node, &w, a, scales, offset);
+                                              : packed_product(graph, node, &w, a, scales, offset,
+                                                               bp__attr_int(graph, "bits", w.bits));
   sum = bp__op_cast(graph, node, sum, node->inputs[0]->dtype);
   if (sum && bp__node_input(node, 5))
     sum = bp__op_onto(graph, node, "Add", sum, node->inputs[5],
@@ -267,24 +269,48 @@ static BpGraphValue *scaled_numbers(BpGraph *graph, const BpGraphNode *node, con
   return bp__op_slice(graph, node, bp__op_reshape(graph, node, numbers, &all, 1), 0, 0, c->count);
 }
 
-BP_ROW_EXPAND(matmul_bnb4) {
+/* The product with weights that become floats first. */
+static BpGraphValue *unpacked_product(BpGraph *graph, const BpGraphNode *node, const Codes *c,
+                                      BpGraphValue *a) {
   static const int64_t turn[] = {1, 0};
+  const int64_t shape[] = {c->columns, c->rows};
+  BpGraphValue *b = scaled_numbers(graph, node, c, numbers_of_codes(graph, node, c));
+  b = b ? bp__op_reshape(graph, node, b, shape, 2) : NULL;
+  b = b ? bp__op_transpose(graph, node, b, turn, 2) : NULL;
+  return b ? bp__op_binary(graph, node, "MatMul", a, b) : NULL;
+}
+
+/* The product with codes that stay packed, if each column begins with a block. */
+static BpGraphValue *coded_product(BpGraph *graph, const BpGraphNode *node, const Codes *c,
+                                   BpGraphValue *a) {
+  const Weights w = {.columns = c->columns,
+                     .rows = c->rows,
+                     .block = c->block,
+                     .num_blocks = c->rows / c->block,
+                     .bytes = c->block / 2};
+  BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
+  return packed_product(graph, node, &w, a, scales, NULL,
+                        bp__attr_int(graph, "table", bp__node_int(node, "quant_type", 0)));
+}
+
+BP_ROW_EXPAND(matmul_bnb4) {
   Codes c;
   if (read_codes(node, &c))
     return -1;
-  const int64_t shape[] = {c.columns, c.rows};
-  BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32);
-  BpGraphValue *b = scaled_numbers(graph, node, &c, numbers_of_codes(graph, node, &c));
-  b = b ? bp__op_reshape(graph, node, b, shape, 2) : NULL;
-  b = b ? bp__op_transpose(graph, node, b, turn, 2) : NULL;
-  BpGraphValue *product = a && b ? bp__op_binary(graph, node, "MatMul", a, b) : NULL;
+  BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32), *product;
+  if (!a)
+    return -1;
+  product = c.rows % c.block == 0 && c.block % 2 == 0 ? coded_product(graph, node, &c, a)
+                                                      : unpacked_product(graph, node, &c, a);
   node->outputs[0] = bp__op_cast(graph, node, product, node->inputs[0]->dtype);
   return node->outputs[0] ? 0 : -1;
 }
 
 /* ---- The product ------------------------------------------------------------------------- */
 
-/* The inputs are a, the bytes, the scales and the offsets; the last three are in panels. */
+/* The inputs are a, the bytes, the scales and, for integers, the offsets; all but a are in panels.
+ * The attribute `bits` states the bits of integers, whose first is in the low bits of a byte, or
+ * `table` the table of codes of 4 bits, whose first is in the high bits. */
 BP_ROW_INFER(matmul_bits) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
@@ -304,6 +330,35 @@ static const BpIrNode *number_in(BpIrModule *ir, const BpIrNode *byte, int64_t p
   return value ? bp_ir_cast(ir, BP__FLOAT32, value) : NULL;
 }
 
+/* The number of a table that the code in four bits of a byte stands for. Selects of constants for
+ * each bit of the code are faster than reads of a table at indices in lanes. */
+static const BpIrNode *number_of_code(BpIrModule *ir, const BpIrNode *byte, int64_t first_bit,
+                                      const float *table) {
+  const BpIrNode *numbers[16];
+  for (int64_t i = 0; i < 16; i++)
+    numbers[i] = x_number(ir, BP__FLOAT32, (double)table[i]);
+  for (int64_t bit = 0; bit < 4; bit++) {
+    const BpIrNode *mask = x_number(ir, INT32, (double)(1 << (first_bit + bit)));
+    const BpIrNode *is_set = bp_ir_binary(ir, BP_IR_NE, bp_ir_binary(ir, BP_IR_BIT_AND, byte, mask),
+                                          x_number(ir, INT32, 0));
+    for (int64_t i = 0; i < 8 >> bit; i++)
+      numbers[i] = x_choose(ir, is_set, numbers[2 * i + 1], numbers[2 * i]);
+  }
+  return numbers[0];
+}
+
+/* Weight `place` of the weights in a byte; an integer has an offset. */
+static const BpIrNode *weight_in(const BpOpCompute *op, const BpIrNode *byte, int64_t place,
+                                 const BpIrNode *scale, const BpIrNode *offset) {
+  BpIrModule *ir = bp_te_ir(op->te);
+  if (!offset)
+    return x_mul(ir, scale,
+                 number_of_code(ir, byte, 4 * (1 - place),
+                                code_numbers[bp__node_int(op->node, "table", 0)]));
+  const BpIrNode *number = number_in(ir, byte, place, bp__node_int(op->node, "bits", 4));
+  return x_add(ir, x_mul(ir, number, scale), offset);
+}
+
 static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
@@ -317,15 +372,15 @@ static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, v
   const BpIrNode *at[] = {bp_ir_binary(ir, BP_IR_FLOORDIV, axes[last], panel), k[0],
                           bp_ir_binary(ir, BP_IR_FLOORMOD, axes[last], panel)};
   const BpIrNode *scale = bp_te_read(te, op->inputs[2], at);
-  const BpIrNode *offset = bp_te_read(te, op->inputs[3], at);
+  const BpIrNode *offset = op->inputs[3] ? bp_te_read(te, op->inputs[3], at) : NULL;
   at[1] = x_add(ir, x_mul(ir, k[0], x_index(ir, bytes)), k[1]);
   const BpIrNode *byte = bp_te_read(te, op->inputs[1], at);
   byte = byte ? bp_ir_cast(ir, INT32, byte) : NULL;
   memcpy(ia, axes, (size_t)last * sizeof(*ia));
   for (int64_t i = 0; i < each; i++) {
     ia[last] = x_add(ir, x_mul(ir, at[1], x_index(ir, each)), x_index(ir, i));
-    const BpIrNode *weight = x_add(ir, x_mul(ir, number_in(ir, byte, i, bits), scale), offset);
-    const BpIrNode *product = x_mul(ir, bp_te_read(te, op->inputs[0], ia), weight);
+    const BpIrNode *product =
+        x_mul(ir, bp_te_read(te, op->inputs[0], ia), weight_in(op, byte, i, scale, offset));
     sum = i ? x_add(ir, sum, product) : product;
   }
   return bp_te_reduce(te, BP_TE_SUM, sum, k, 2);

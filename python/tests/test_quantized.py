@@ -244,6 +244,41 @@ def test_layers_of_bytes(target, device, case, tmp_path):
         np.testing.assert_allclose(got[:, way], expected, atol=2e-4)
 
 
+FP4 = [0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4]
+NF4 = [-1, -.6961928009986877, -.5250730514526367, -.39491748809814453, -.28444138169288635, -.18477343022823334,
+       -.09105003625154495, 0, .07958029955625534, .16093020141124725, .24611230194568634, .33791524171829224,
+       .44070982933044434, .5626170039176941, .7229568362236023, 1]
+CODED = [
+    # inner, columns and block; the table
+    (64, 48, 16, 0),
+    (512, 333, 64, 1),
+    (128, 16, 128, 1),
+    (40, 7, 16, 1),  # blocks that continue in the next column
+]
+
+
+@pytest.mark.parametrize("target, device, case", places(CODED, "c", TARGETS))
+def test_codes_of_four_bits(target, device, case, tmp_path):
+    inner, columns, block, kind = case
+    codes = bytes_of("u1", inner * columns // 2)
+    scales = RANDOM.uniform(.1, 1, -(-inner * columns // block)).astype("f4")
+    path = tmp_path / "product.onnx"
+    node = onnx.helper.make_node("MatMulBnb4", ["x", "w", "s"], ["y"], domain="com.microsoft", K=inner, N=columns,
+                                 block_size=block, quant_type=kind)
+    save_model(path, [node], "f4", ["rows", inner], onnx.TensorProto.FLOAT, w=codes, s=scales)
+    table = np.array([FP4 + [-number for number in FP4], NF4][kind], "f4")
+    weights = table[np.stack([codes >> 4, codes & 15], -1)].reshape(-1)
+    weights = weights * scales.repeat(block)[:weights.size]
+    model = open_model(path, target, device)
+    for rows in (1, 5, 40):
+        x = RANDOM.normal(size=(rows, inner)).astype("f4")
+        expected = x.astype("f8") @ weights.reshape(columns, inner).T
+        np.testing.assert_allclose(model.run(x=x)["y"].numpy(), expected, atol=1e-4)
+    if device == "cpu" and inner * columns > 100000:
+        backplane.compile(path, target).export_library(tmp_path / "product.so")
+        assert (tmp_path / "product.so").stat().st_size < inner * columns * 2
+
+
 def save_product_of_bytes(path, weights, scale):
     """Save a product of dequantised bytes and weights of float32."""
     nodes = [onnx.helper.make_node("DequantizeLinear", ["x", "s"], ["xf"]), onnx.helper.make_node("MatMul", ["xf", "w"], ["y"])]

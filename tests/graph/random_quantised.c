@@ -187,7 +187,8 @@ void make_few_bits_product(RandomGraph *g, const Row *row) {
 
 /* Codes of the formats FP4 and NF4, in blocks that do not end with a column. */
 void make_code_product(RandomGraph *g, const Row *row) {
-  int64_t rows = between(g, 1, 40), columns = between(g, 1, 20), block = 16 << below(g, 3);
+  int64_t columns = between(g, 1, 20), block = 16 << below(g, 3);
+  int64_t rows = below(g, 2) ? block * between(g, 1, 2) : between(g, 1, 40);
   int64_t count = rows * columns, bytes = (count + 1) / 2, blocks = (count + block - 1) / block;
   int64_t shape[2] = {between(g, 1, 18), rows};
   int32_t x = given(g, FLOAT, shape, 2, FALSE);
