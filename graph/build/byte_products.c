@@ -63,9 +63,15 @@ static int read_bytes(const BpGraphValue *value, Bytes *bytes) {
   return !bytes->zero || is_zero_of(bytes->zero, bytes->x->dtype);
 }
 
+/* Whether all bytes of a row have one zero point. */
+static int has_rows(const Bytes *bytes) {
+  const BpGraphValue *zero = bytes->zero;
+  return !zero || zero->ndim == 0 || zero->shape[zero->ndim - 1] == 1;
+}
+
 int bp__bytes_are_centred(const BpGraphValue *value) {
   Bytes bytes;
-  return read_bytes(value, &bytes);
+  return read_bytes(value, &bytes) && has_rows(&bytes);
 }
 
 /* A constant second operand, as matrices of `terms` rows and `columns` columns. */
@@ -154,14 +160,8 @@ static BpGraphValue *float_product(BpGraph *graph, const BpGraphNode *node, int6
 
 /* ---- As dot products --------------------------------------------------------------------- */
 
-/* A dot product multiplies unsigned bytes of the first operand by signed bytes of the second. With
- * x' = x + 128 for signed x, z' = z + 128, and b' = b - t in the range of signed bytes,
- *   sum (x - z) b = sum x' b' + t sum x' - z' sum b. */
-typedef struct Dot {
-  BpGraphValue *words;  /* b', four rows in each int32 */
-  BpGraphValue *sums;   /* the sum of each column of b */
-  BpGraphValue *shifts; /* t of each column; NULL if all are 0 */
-} Dot;
+/* A dot product multiplies unsigned bytes of the first operand by signed bytes of the second
+ * (byte_products.h). */
 
 /* The value to subtract from a column, so that it fits in signed bytes: as small as possible. */
 static int32_t shift_of(int32_t least, int32_t most) {
@@ -200,7 +200,7 @@ static void pack_matrix(const Weights *w, int64_t m, const int32_t *shifts, int3
 
 /* Packs the second operand. Returns 1 if its columns have ranges of bytes, 0 if not, -1 with an
  * error. */
-static int pack_weights(BpGraph *graph, const BpGraphValue *b, Dot *dot) {
+static int pack_weights(BpGraph *graph, const BpGraphValue *b, BpByteWeights *dot) {
   if (!b)
     return -1;
   Weights w = weights_of(b);
@@ -259,33 +259,34 @@ static BpGraphValue *sum_of_rows(BpGraph *graph, const BpGraphNode *node, BpGrap
   return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, NULL, 0);
 }
 
-static BpGraphValue *dot_product(BpGraph *graph, const BpGraphNode *node, const Bytes *a,
-                                 const Dot *dot) {
-  BpGraphValue *rows = unsigned_rows(graph, node, a->x), *zero = a->zero, *sum;
+BpGraphValue *bp__bytes_product(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *a,
+                                const BpByteWeights *weights) {
+  Bytes bytes = {NULL, NULL};
+  if (!read_bytes(a, &bytes))
+    return NULL;
+  BpGraphValue *rows = unsigned_rows(graph, node, bytes.x), *zero = bytes.zero, *sum;
   BpGraphAttr is_dot = bp__attr_int(graph, "is_dot", 1);
   BpGraphValue *operands[2] = {
-      bp__op_apply(graph, "backplane", "Words", node->name, &rows, 1, NULL, 0), dot->words};
+      bp__op_apply(graph, "backplane", "Words", node->name, &rows, 1, NULL, 0), weights->words};
   sum = bp__op_apply(graph, "backplane", "MatMulDot", node->name, operands, 2, &is_dot, 1);
-  if (a->x->dtype.code == BP_DTYPE_INT) {
+  if (bytes.x->dtype.code == BP_DTYPE_INT) {
     BpGraphValue *offset = int_scalar(graph, -INT8_MIN);
     zero = zero ? bp__op_binary(graph, node, "Add", zero, offset) : offset;
   }
   if (zero)
-    sum =
-        bp__op_binary(graph, node, "Sub", sum, bp__op_binary(graph, node, "Mul", zero, dot->sums));
-  if (dot->shifts)
+    sum = bp__op_binary(graph, node, "Sub", sum,
+                        bp__op_binary(graph, node, "Mul", zero, weights->sums));
+  if (weights->shifts)
     sum = bp__op_binary(
         graph, node, "Add", sum,
-        bp__op_binary(graph, node, "Mul", sum_of_rows(graph, node, rows), dot->shifts));
+        bp__op_binary(graph, node, "Mul", sum_of_rows(graph, node, rows), weights->shifts));
   return sum;
 }
 
-/* Whether a product can be a dot product if its weights allow it: all bytes of a row of the first
- * operand have one zero point. */
+/* Whether a product can be a dot product if its weights allow it. */
 static int has_dot_rows(const BpTarget *target, const Bytes *a, const BpGraphValue *b) {
   return bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) && b->data &&
-         bp__value_num_elements(b) > 0 &&
-         (!a->zero || a->zero->ndim == 0 || a->zero->shape[a->zero->ndim - 1] == 1);
+         bp__value_num_elements(b) > 0 && has_rows(a);
 }
 
 /* ---- Convolutions ------------------------------------------------------------------------ */
@@ -380,7 +381,7 @@ static int steps_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *inputs[9] = {NULL}, *weights = node->inputs[1];
   BpGraphAttr attrs[BP_OP_MAX_INPUTS];
   const int64_t columns = weights->shape[1];
-  Dot dot;
+  BpByteWeights dot;
   if (!bp_target_get_int(rewrite->context, BP_TARGET_BYTE_DOT, 0) || !weights->data)
     return 0;
   int fits = pack_weights(graph, bp__op_cast(graph, node, weights, INT32), &dot);
@@ -407,7 +408,7 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraph *graph = rewrite->graph;
   BpGraphValue *b, *product = NULL;
   Bytes a, unused;
-  Dot dot;
+  BpByteWeights dot;
   if (node->op->compute == bp__compute_lstm_steps)
     return bp__node_input(node, 6) ? steps_rule(rewrite, node) : 0;
   if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
@@ -418,7 +419,7 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
     return 0;
   int fits = has_dot_rows(rewrite->context, &a, b) ? pack_weights(graph, b, &dot) : 0;
   if (fits > 0) {
-    product = dot_product(graph, node, &a, &dot);
+    product = bp__bytes_product(graph, node, node->inputs[0], &dot);
   } else if (fits == 0) {
     int64_t parts = exact_parts(b);
     if (parts == 0)

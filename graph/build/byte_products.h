@@ -8,14 +8,27 @@
 
 #include "graph/ir/graph.h"
 
+/* A constant second operand of a product, as words of signed bytes. With x' = x + 128 for signed x,
+ * z' = z + 128, and b' = b - t in the range of signed bytes,
+ *   sum (x - z) b = sum x' b' + t sum x' - z' sum b. */
+typedef struct BpByteWeights {
+  BpGraphValue *words;  /* b', four rows in each int32, with zeros after the last row */
+  BpGraphValue *sums;   /* the sum of each column of b */
+  BpGraphValue *shifts; /* t of each column; NULL if all are 0 */
+} BpByteWeights;
+
 /* The input of a convolution. */
 typedef struct BpByteConv {
   BpGraphValue *x; /* int8 or uint8 */
   int32_t zero;    /* zero point */
 } BpByteConv;
 
-/* Whether a value of int32 is bytes minus a zero point, which may be absent. */
+/* Whether a value of int32 is bytes minus a zero point, which may be absent and is one for all
+ * bytes of a row. */
 int bp__bytes_are_centred(const BpGraphValue *value);
+/* The product, of int32, of centred bytes and weights: dot products. NULL with an error. */
+BpGraphValue *bp__bytes_product(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *a,
+                                const BpByteWeights *weights);
 /* Whether a convolution of int32 can be one of dot products; if so, reads its input. */
 int bp__bytes_read_conv(const BpTarget *target, const BpGraphNode *node, BpByteConv *conv);
 /* Whether a convolution of int32 has one channel of input for each of output, and all its sums are

@@ -98,23 +98,56 @@ static float find_scale(Weights *w) {
 
 /* The weights as integers, and the scale of each result: that of the weights times `scale`. */
 typedef struct Levels {
-  BpGraphValue *integers, *scales;
+  BpGraphValue *integers; /* of a convolution: int32, as the weights */
+  BpByteWeights packed;   /* of a product */
+  BpGraphValue *scales;
 } Levels;
 
-/* Finds the scale of `count` weights, `stride` floats apart, and writes their levels, as far apart.
+/* Finds the scale of `count` weights, `stride` floats apart, which the weights then are divided by.
  * Returns 0 if they have no scale, or if sums of bytes times levels may not fit in int32. */
-static float read_levels(Weights *w, const char *weights, int64_t stride, int32_t *levels) {
-  int64_t sum = 0;
+static float read_levels(Weights *w, const char *weights, int64_t stride, int64_t *sum) {
+  int64_t magnitudes = 0;
   w->num_refuting = 0;
   for (int64_t i = 0; i < w->count; i++)
     w->numbers[i] = weight(weights, i * stride);
   float scale = find_scale(w);
+  *sum = 0;
   for (int64_t i = 0; i < w->count && scale > 0; i++) {
-    int32_t level = (int32_t)rintf(weight(weights, i * stride) / scale);
-    sum += abs(level);
-    levels[i * stride] = level;
+    w->numbers[i] = rintf(weight(weights, i * stride) / scale);
+    magnitudes += (int64_t)fabsf(w->numbers[i]);
+    *sum += (int64_t)w->numbers[i];
   }
-  return sum <= INT32_MAX / MOST_BYTE ? scale : 0;
+  return magnitudes <= INT32_MAX / MOST_BYTE ? scale : 0;
+}
+
+/* Stores the levels of the weights of result `i`. */
+static void store_levels(const Weights *w, const Levels *levels, int64_t i, int64_t results,
+                         int64_t sum) {
+  if (levels->integers) {
+    int32_t *integers = bp__graph_constant_data(levels->integers);
+    for (int64_t k = 0; k < w->count; k++)
+      integers[i * w->count + k] = (int32_t)w->numbers[k];
+    return;
+  }
+  int8_t *bytes = bp__graph_constant_data(levels->packed.words);
+  for (int64_t k = 0; k < w->count; k++)
+    bytes[(k / 4 * results + i) * 4 + k % 4] = (int8_t)w->numbers[k];
+  ((int32_t *)bp__graph_constant_data(levels->packed.sums))[i] = (int32_t)sum;
+}
+
+static int make_levels(BpGraph *graph, const BpGraphValue *weights, Levels *levels) {
+  int64_t rows = (weights->shape[0] + 3) / 4, columns = weights->shape[1], one = 1;
+  *levels = (Levels){.integers = NULL};
+  if (weights->ndim > 2) {
+    levels->integers =
+        bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
+    return levels->integers ? 0 : -1;
+  }
+  levels->packed.words =
+      bp__graph_constant(graph, weights->name, INT32, (int64_t[]){rows, columns}, 2, NULL);
+  levels->packed.sums =
+      bp__graph_constant(graph, weights->name, INT32, (int64_t[]){one, columns}, 2, NULL);
+  return levels->packed.words && levels->packed.sums ? 0 : -1;
 }
 
 /* Finds the levels of weights (out, ...) of a convolution, or (in, out) of a product. The scales
@@ -123,24 +156,22 @@ static float read_levels(Weights *w, const char *weights, int64_t stride, int32_
 static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale, int32_t ndim,
                        Levels *levels) {
   int is_product = weights->ndim == 2;
-  int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM];
+  int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM], sum;
   Weights w = {.count = bp__value_num_elements(weights) / results};
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = i == (is_product ? ndim - 1 : 1) ? results : 1;
-  levels->integers =
-      bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
-  levels->scales = bp__graph_constant(graph, weights->name, BP__FLOAT32, shape, ndim, NULL);
   w.numbers = bp__arena_alloc_array(&graph->arena, (size_t)w.count, sizeof(*w.numbers));
-  if (!levels->integers || !levels->scales || !w.numbers)
+  if (!w.numbers || make_levels(graph, weights, levels) ||
+      !(levels->scales = bp__graph_constant(graph, weights->name, BP__FLOAT32, shape, ndim, NULL)))
     return -1;
-  int32_t *integers = bp__graph_constant_data(levels->integers);
   float *scales = bp__graph_constant_data(levels->scales);
   for (int64_t i = 0; i < results; i++) {
     int64_t first = is_product ? i : i * w.count;
     const char *from = (const char *)weights->data + first * (int64_t)sizeof(float);
-    scales[i] = read_levels(&w, from, is_product ? results : 1, integers + first) * scale;
+    scales[i] = read_levels(&w, from, is_product ? results : 1, &sum) * scale;
     if (!isnormal(scales[i]))
       return 0;
+    store_levels(&w, levels, i, results, sum);
   }
   return 1;
 }
@@ -176,8 +207,9 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
   if (found <= 0)
     return found;
   BpGraphValue *inputs[2] = {x.integers, levels.integers};
-  result =
-      bp__op_apply(graph, "", node->op->name, node->name, inputs, 2, node->attrs, node->num_attrs);
+  result = levels.integers ? bp__op_apply(graph, "", node->op->name, node->name, inputs, 2,
+                                          node->attrs, node->num_attrs)
+                           : bp__bytes_product(graph, node, x.integers, &levels.packed);
   result = bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, result, BP__FLOAT32),
                          levels.scales);
   bias = bp__node_input(node, 2);

@@ -175,6 +175,44 @@ BP_ROW_EXPAND(quantize_linear) {
   return node->outputs[0] ? 0 : -1;
 }
 
+/* The number of elements of x that share a scale, one after the other: all, or those after the only
+ * axis of x along which the scale has elements; 0 if the scale is not of one of these forms. */
+static int64_t run_of(const BpGraphValue *x, const BpGraphValue *scale) {
+  int64_t run = 1, count = bp__value_num_elements(scale);
+  int32_t axis = x->ndim - 1;
+  if (count == 1)
+    return bp__value_num_elements(x);
+  while (scale->ndim == x->ndim && axis >= 0 && scale->shape[axis] == 1)
+    run *= x->shape[axis--];
+  return axis >= 0 && scale->ndim == x->ndim && scale->shape[axis] == count ? run : 0;
+}
+
+/* Computes the numbers of constant bytes at once, without the int32 and float32 constants between:
+ * 1, 0 if the operands are others, or -1 with an error. */
+static int dequantize_bytes(BpGraph *graph, const BpGraphValue *x, const BpGraphValue *scale,
+                            const BpGraphValue *zero, BpGraphValue **numbers) {
+  int64_t count = x->data ? bp__value_num_elements(x) : 0;
+  int64_t run = count > 0 && scale->data ? run_of(x, scale) : 0;
+  if (run == 0 || (zero && !zero->data) || !is_integer(x->dtype) || x->dtype.bits != 8 ||
+      !bp__dtype_equal(scale->dtype, BP__FLOAT32) ||
+      !bp__graph_has_bytes(graph, count * (int64_t)sizeof(float)))
+    return 0;
+  *numbers = bp__graph_constant(graph, x->name, BP__FLOAT32, x->shape, x->ndim, NULL);
+  if (!*numbers)
+    return -1;
+  float factor, *to = bp__graph_constant_data(*numbers);
+  const int8_t *from = x->data;
+  for (int64_t first = 0; first < count; first += run) {
+    int64_t at = first / run % bp__value_num_elements(scale);
+    int32_t offset = zero ? (int32_t)bp__value_get_int(zero, at) : 0;
+    memcpy(&factor, (const char *)scale->data + at * (int64_t)sizeof(factor), sizeof(factor));
+    for (int64_t i = first; i < first + run; i++)
+      to[i] =
+          (float)((x->dtype.code == BP_DTYPE_INT ? from[i] : (uint8_t)from[i]) - offset) * factor;
+  }
+  return 1;
+}
+
 BP_ROW_EXPAND(dequantize_linear) {
   BpGraphValue *x = node->inputs[0], *zero = bp__node_input(node, 2), *scale;
   BpDataType dtype;
@@ -190,6 +228,11 @@ BP_ROW_EXPAND(dequantize_linear) {
   scale = parameter(graph, node, 1);
   if (!scale || (zero && !is_code && !(zero = parameter(graph, node, 2))))
     return -1;
+  if (bp__dtype_equal(dtype, BP__FLOAT32)) {
+    int made = dequantize_bytes(graph, x, scale, zero, &node->outputs[0]);
+    if (made != 0)
+      return made < 0 ? -1 : 0;
+  }
   x = bp__op_cast(graph, node, is_code ? x : centred(graph, node, x, zero), BP__FLOAT32);
   x = bp__op_binary(graph, node, "Mul", x, bp__op_cast(graph, node, scale, BP__FLOAT32));
   node->outputs[0] = bp__op_cast(graph, node, x, dtype);
