@@ -45,6 +45,7 @@ static int read_scaled(const BpGraphValue *value, Scaled *scaled) {
 typedef struct Weights {
   float *numbers;
   int64_t count, num_refuting;
+  float least, most; /* the range of levels */
 } Weights;
 
 static float weight(const char *weights, int64_t i) {
@@ -61,11 +62,11 @@ static float largest(const Weights *w) {
   return most;
 }
 
-/* Whether each weight is a signed byte times the scale, rounded to float32, which NaN is not. */
+/* Whether each weight is a level times the scale, rounded to float32, which NaN is not. */
 static int has_scale(Weights *w, float scale) {
   for (int64_t i = 0; i < w->count; i++) {
     float number = w->numbers[i], level = rintf(number / scale);
-    if (level >= INT8_MIN && level <= INT8_MAX && level * scale == number)
+    if (level >= w->least && level <= w->most && level * scale == number)
       continue;
     if (i >= w->num_refuting) {
       w->numbers[i] = w->numbers[w->num_refuting];
@@ -85,7 +86,7 @@ static float find_scale(Weights *w) {
   float most = largest(w);
   if (most == 0)
     return has_scale(w, 1);
-  for (int level = -INT8_MIN; level > 0 && isfinite(most); level--) {
+  for (int level = (int)-w->least; level > 0 && isfinite(most); level--) {
     float scale = most / (float)level;
     for (int i = 0; i < MOST_UNITS; i++)
       scale = nextafterf(scale, 0);
@@ -150,14 +151,17 @@ static int make_levels(BpGraph *graph, const BpGraphValue *weights, Levels *leve
   return levels->packed.words && levels->packed.sums ? 0 : -1;
 }
 
-/* Finds the levels of weights (out, ...) of a convolution, or (in, out) of a product. The scales
- * get `ndim` dimensions, as they broadcast to the result. Returns 1, 0 if the weights have none, -1
- * with an error. */
-static int find_levels(BpGraph *graph, const BpGraphValue *weights, float scale, int32_t ndim,
-                       Levels *levels) {
-  int is_product = weights->ndim == 2;
+/* Finds the levels of weights (out, ...) of a convolution, or (in, out) of a product: signed bytes,
+ * or differences of bytes for a convolution of each channel, which is no dot product. The scales
+ * broadcast to the result. Returns 1, 0 if the weights have none, -1 with an error. */
+static int find_levels(BpGraph *graph, const BpGraphNode *node, float scale, Levels *levels) {
+  const BpGraphValue *weights = node->inputs[1];
+  int is_product = weights->ndim == 2, is_depthwise = bp__node_int(node, "group", 1) > 1;
+  int32_t ndim = node->outputs[0]->ndim;
   int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM], sum;
-  Weights w = {.count = bp__value_num_elements(weights) / results};
+  Weights w = {.count = bp__value_num_elements(weights) / results,
+               .least = is_depthwise ? -MOST_BYTE : INT8_MIN,
+               .most = is_depthwise ? MOST_BYTE : INT8_MAX};
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = i == (is_product ? ndim - 1 : 1) ? results : 1;
   w.numbers = bp__arena_alloc_array(&graph->arena, (size_t)w.count, sizeof(*w.numbers));
@@ -203,7 +207,7 @@ static int unscale_rule(BpRewrite *rewrite, BpGraphNode *node) {
   Levels levels;
   if (!pays(rewrite->context, node) || !read_scaled(node->inputs[0], &x))
     return 0;
-  int found = find_levels(graph, node->inputs[1], x.scale, node->outputs[0]->ndim, &levels);
+  int found = find_levels(graph, node, x.scale, &levels);
   if (found <= 0)
     return found;
   BpGraphValue *inputs[2] = {x.integers, levels.integers};
