@@ -193,8 +193,8 @@ static int dequantize_bytes(BpGraph *graph, const BpGraphValue *x, const BpGraph
                             const BpGraphValue *zero, BpGraphValue **numbers) {
   int64_t count = x->data ? bp__value_num_elements(x) : 0;
   int64_t run = count > 0 && scale->data ? run_of(x, scale) : 0;
-  if (run == 0 || (zero && !zero->data) || !is_integer(x->dtype) || x->dtype.bits != 8 ||
-      !bp__dtype_equal(scale->dtype, BP__FLOAT32) ||
+  if (run == 0 || (zero && (!zero->data || !bp__value_same_shape(zero, scale))) ||
+      !is_integer(x->dtype) || x->dtype.bits != 8 || !bp__dtype_equal(scale->dtype, BP__FLOAT32) ||
       !bp__graph_has_bytes(graph, count * (int64_t)sizeof(float)))
     return 0;
   *numbers = bp__graph_constant(graph, x->name, BP__FLOAT32, x->shape, x->ndim, NULL);

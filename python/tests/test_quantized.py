@@ -245,6 +245,24 @@ def test_layers_of_bytes(target, device, case, tmp_path):
         np.testing.assert_allclose(got[:, way], expected, atol=2e-4)
 
 
+@pytest.mark.parametrize("scale, zero, axis", [
+    (np.float32(.25), None, 1), (np.float32(.25), np.array(-3, "i1"), 1), (np.float32([.5, 2, 3]), np.array(7, "i1"), 0),
+    (np.float32(.5), np.array([4, -5, 6], "i1"), 0), (np.float32([.5, 2, 3, 4]), np.array([1, 2, 3, 4], "i1"), 1),
+])
+def test_constant_bytes_become_numbers(scale, zero, axis, tmp_path):
+    """The scale and the zero point may have different numbers of elements."""
+    w = bytes_of("i1", 3, 4, 5)
+    path = tmp_path / "constant.onnx"
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"], axis=axis),
+             onnx.helper.make_node("Add", ["x", "f"], ["y"])]
+    save_model(path, nodes, "f4", (3, 4, 5), onnx.TensorProto.FLOAT, w=w, s=scale, z=zero)
+    shape = [-1 if i == axis else 1 for i in range(3)]
+    expected = wide(w, np.int8(0) if zero is None else zero if zero.ndim == 0 else zero.reshape(shape))
+    expected = expected * (scale if scale.ndim == 0 else scale.reshape(shape))
+    got = open_model(path, "c", "cpu").run(x=np.zeros((3, 4, 5), "f4"))["y"].numpy()
+    np.testing.assert_array_equal(got, expected)
+
+
 FP4 = [0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4]
 NF4 = [-1, -.6961928009986877, -.5250730514526367, -.39491748809814453, -.28444138169288635, -.18477343022823334,
        -.09105003625154495, 0, .07958029955625534, .16093020141124725, .24611230194568634, .33791524171829224,
