@@ -159,6 +159,15 @@ static FloatRange range_of(const BpIrNode *node, int levels) {
   }
 }
 
+/* Whether a node casts to int32 what was cast from a float to a narrower integer, as when a
+ * quantised value is dequantised. The inner cast is guarded, so that one cast gives the same. */
+static bool is_cast_twice(const BpIrNode *node) {
+  const BpIrNode *inner = node->operands[0];
+  return node->dtype.code == BP_DTYPE_INT && node->dtype.bits == 32 && inner->kind == BP_IR_CAST &&
+         bp__dtype_is_int(inner->dtype) && inner->dtype.bits < 32 &&
+         bp__dtype_is_float(inner->operands[0]->dtype);
+}
+
 /* Guards a cast to an integer: NaN becomes 0, and values out of range become the least or largest
  * integer. */
 static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
@@ -210,7 +219,9 @@ static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
   case BP_IR_SHR:
     return guard_shift(rewriter->module, node);
   case BP_IR_CAST:
-    return guard_cast(rewriter->module, node);
+    return is_cast_twice(node)
+               ? bp_ir_cast(rewriter->module, node->dtype, node->operands[0]->operands[0])
+               : guard_cast(rewriter->module, node);
   default:
     return node;
   }

@@ -328,6 +328,21 @@ static void test_only_what_may_be_undefined_is_guarded(void) {
                  TRUE);
 }
 
+/* A float that becomes int32 by way of a narrower type is converted once. */
+static void test_two_casts_of_a_float_are_one(void) {
+  assert_legal("test_plain",
+               "(store A 0 (cast int64 (cast int32 (cast uint8"
+               " (min (max (cast float32 n) 0:float32) 255:float32)))))",
+               "(store A 0 (cast int64 (cast int32 (min (max (cast float32 n) 0:float32) "
+               "255:float32))))");
+  assert_legal("test_plain",
+               "(store A 0 (cast int64 (cast uint32 (cast uint8"
+               " (min (max (cast float32 n) 0:float32) 255:float32)))))",
+               "(store A 0 (cast int64 (cast uint32 (cast uint8 (min (max (cast float32 n) "
+               "0:float32) 255:float32)))))");
+  assert_guarded("float32", "(cast int32 (cast uint8 x))", TRUE);
+}
+
 /* ---- Shared expressions ------------------------------------------------------------------ */
 
 static void test_shared_expressions_get_names(void) {
@@ -1271,6 +1286,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/simplify/ranges-end-with-their-loop", test_ranges_end_with_their_loop);
   g_test_add_func("/ir/legalize/only-what-may-be-undefined-is-guarded",
                   test_only_what_may_be_undefined_is_guarded);
+  g_test_add_func("/ir/legalize/two-casts-of-a-float-are-one", test_two_casts_of_a_float_are_one);
   g_test_add_func("/ir/legalize/shared-expressions-get-names", test_shared_expressions_get_names);
   g_test_add_func("/ir/legalize/indices_of_several_statements_get_names",
                   test_indices_of_several_statements_get_names);
