@@ -186,6 +186,48 @@ static const char prologue[] =
     "      to = (VECTOR)((mask & (__typeof__(mask))a) | (~mask & (__typeof__(mask))b)); \\\n"
     "    return to; \\\n"
     "  }\n"
+    "/* The nearest integers of floats of `lane` bytes; `size` and `lane` are constant. Compilers\n"
+    " * make vectors of separate lanes only late. */\n"
+    "#define BP_NEAREST(BITS, LANE, CALL) \\\n"
+    "  if (size == BITS / 8 && lane == sizeof(LANE)) { \\\n"
+    "    typedef LANE vector __attribute__((vector_size(BITS / 8))); \\\n"
+    "    vector x; \\\n"
+    "    __builtin_memcpy(&x, a, BITS / 8); \\\n"
+    "    x = CALL; \\\n"
+    "    __builtin_memcpy(to, &x, BITS / 8); \\\n"
+    "    return; \\\n"
+    "  }\n"
+    "#define BP_NEAREST_LANE(LANE, CALL) \\\n"
+    "  if (lane == sizeof(LANE)) { \\\n"
+    "    LANE x; \\\n"
+    "    __builtin_memcpy(&x, (const char *)a + i, sizeof x); \\\n"
+    "    x = CALL(x); \\\n"
+    "    __builtin_memcpy((char *)to + i, &x, sizeof x); \\\n"
+    "  }\n"
+    "BP_INLINE void bp_nearest(void *to, const void *a, int size, int lane) {\n"
+    "#ifdef __AVX512F__\n"
+    "  BP_NEAREST(512, float, __builtin_ia32_rndscaleps_mask(x, 4, x, -1, 4))\n"
+    "  BP_NEAREST(512, double, __builtin_ia32_rndscalepd_mask(x, 4, x, -1, 4))\n"
+    "#endif\n"
+    "#ifdef __AVX__\n"
+    "  BP_NEAREST(256, float, __builtin_ia32_roundps256(x, 4))\n"
+    "  BP_NEAREST(256, double, __builtin_ia32_roundpd256(x, 4))\n"
+    "#endif\n"
+    "#ifdef __SSE4_1__\n"
+    "  BP_NEAREST(128, float, __builtin_ia32_roundps(x, 4))\n"
+    "  BP_NEAREST(128, double, __builtin_ia32_roundpd(x, 4))\n"
+    "#endif\n"
+    "  for (int i = 0; i < size; i += lane) {\n"
+    "    BP_NEAREST_LANE(float, __builtin_rintf)\n"
+    "    BP_NEAREST_LANE(double, __builtin_rint)\n"
+    "  }\n"
+    "}\n"
+    "#define BP_ROUND(VALUE, LANE) ({ \\\n"
+    "  __auto_type bp_value = VALUE; \\\n"
+    "  __typeof__(bp_value) bp_to; \\\n"
+    "  bp_nearest(&bp_to, &bp_value, sizeof bp_to, LANE); \\\n"
+    "  bp_to; \\\n"
+    "})\n"
     "/* c plus the four products of an unsigned byte of a and the signed byte of b at its place.\n"
     " * Without an instruction for that, the products of even bytes and of odd bytes are products\n"
     " * of 16-bit integers. Returns 0 if vectors of `size` bytes have neither; `size` is "
@@ -704,8 +746,8 @@ static const BpDialectIntrinsic intrinsics[] = {
     BP__EACH_UNARY(UNARY),
     BP__EACH_BINARY(BINARY),
     BINARY(pow),
-    {"round", BP_DTYPE_FLOAT, 32, 0, "__builtin_rintf($1)"},
-    {"round", BP_DTYPE_FLOAT, 64, 0, "__builtin_rint($1)"},
+    {"round", BP_DTYPE_FLOAT, 32, 1, "BP_ROUND($1, 4)"},
+    {"round", BP_DTYPE_FLOAT, 64, 1, "BP_ROUND($1, 8)"},
     {"rsqrt", BP_DTYPE_FLOAT, 32, 0, "(1.0f / __builtin_sqrtf($1))"},
     {"rsqrt", BP_DTYPE_FLOAT, 64, 0, "(1.0 / __builtin_sqrt($1))"},
     {"sigmoid", BP_DTYPE_FLOAT, 32, 0, "(1.0f / (1.0f + __builtin_expf(-$1)))"},
