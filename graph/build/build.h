@@ -117,7 +117,7 @@ typedef struct BpGroup {
   BpList nodes;          /* BpGraphNode, in order of execution */
   BpGraphNode *anchor;   /* the node whose fusion class is REDUCTION or higher, or NULL */
   BpList outputs;        /* BpGraphValue */
-  BpList args;           /* BpGraphValue: inputs, each once, without constants of one element */
+  BpList args;           /* BpGraphValue: inputs, each once, without numbers in the code */
   const char *function;  /* NULL: a view, or the machine runs the node */
   BpGraphValue *view_of; /* the input of a view */
   int32_t place;         /* index of the target that the code is for */
@@ -156,6 +156,12 @@ static inline BpGraphNode *bp__group_control(const BpGroup *group) {
  * tables (same.c). */
 gboolean bp__group_equal(gconstpointer a, gconstpointer b);
 guint bp__group_hash(gconstpointer group);
+/* Whether two groups can share a function that has their numbers as arguments; with the same hash.
+ */
+gboolean bp__group_alike(gconstpointer a, gconstpointer b);
+/* Whether an input is a constant of one element, written into the code, that the node only adds,
+ * subtracts, multiplies or divides: as an argument it would be as fast. */
+bool bp__group_has_number(const BpGroup *group, const BpGraphNode *node, int32_t input);
 /* Whether two constants are equal: type, shape and bytes. */
 int bp__value_same_data(const BpGraphValue *a, const BpGraphValue *b);
 /* The index of a value among the outputs of its node. */
@@ -171,8 +177,17 @@ int bp__build_group_of(BpGroup *group, BpGraphNode *node);
  * one node (fuse.c). */
 int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);
-/* Whether a value is written into the code of the functions that read it. */
+/* Whether a value is a constant of one element: written into the code of the functions that read
+ * it, unless it is one of their arguments. */
 int bp__build_is_immediate(const BpGraphValue *value);
+/* Makes arguments of numbers in which groups differ that are equal otherwise, so that the groups
+ * share a function (numbers.c). */
+int bp__build_share_numbers(const BpBuild *build, BpGraph *graph, BpGroups *groups);
+/* The maximum number of arguments of a group. Some of a kernel's arguments are reserved for values
+ * between the kernels of a group (fuse.c). */
+int32_t bp__build_most_arguments(const BpTarget *target);
+/* Whether the code for a target is kernels, which are launched (lower.c). */
+int bp__build_has_kernels(const BpTarget *target);
 
 /* Replaces each group by its kernels, as groups of their own (kernels.c). */
 int bp__build_kernels(BpGraph *graph, BpGroups *groups);

@@ -133,7 +133,8 @@ typedef struct TargetBuild {
 } TargetBuild;
 
 static int try_code(const BpBuild *build, TargetBuild *result) {
-  if (bp__build_groups(build, &result->graph, &result->groups))
+  if (bp__build_groups(build, &result->graph, &result->groups) ||
+      bp__build_share_numbers(build, &result->graph, &result->groups))
     return -1;
   for (int32_t i = 0; i < build->num_places; i++)
     if (!(result->irs[i] = bp_ir_module_create()))

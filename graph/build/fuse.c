@@ -525,9 +525,7 @@ static int list_groups(const Fusion *fusion, BpGroups *groups) {
   return status;
 }
 
-/* The maximum number of arguments of a group. Some of a kernel's arguments are reserved for values
- * between the kernels of a group. */
-static int32_t most_arguments(const BpTarget *target) {
+int32_t bp__build_most_arguments(const BpTarget *target) {
   return (int32_t)bp_target_get_int(target, BP_TARGET_MAX_BUFFERS, 64) * 3 / 4;
 }
 
@@ -548,7 +546,7 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
   size_t count = graph->nodes.size;
   Fusion fusion = {.graph = graph,
                    .count = (int32_t)count,
-                   .most_args = most_arguments(build->target),
+                   .most_args = bp__build_most_arguments(build->target),
                    .has_lanes = bp_target_get_int(build->target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1,
                    .has_kernels = bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0};
   int32_t *memory;

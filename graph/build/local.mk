@@ -20,6 +20,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/dequantized.c \
 	graph/build/load.c \
 	graph/build/lower.c \
+	graph/build/numbers.c \
 	graph/build/options.c graph/build/options.h \
 	graph/build/outputs.c \
 	graph/build/pack.c \

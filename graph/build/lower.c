@@ -93,9 +93,10 @@ static bool passes_unrounded(const BpGroup *group, const BpGraphValue *value) {
 
 static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   int32_t arg = bp__list_index(&lowering->group->args, value);
-  if (bp__build_is_immediate(value))
-    return immediate(lowering->te, value);
-  return arg >= 0 ? lowering->args[arg] : computed_tensor(lowering, value);
+  if (arg >= 0)
+    return lowering->args[arg];
+  return bp__build_is_immediate(value) ? immediate(lowering->te, value)
+                                       : computed_tensor(lowering, value);
 }
 
 static BpOpCompute operation(Lowering *lowering, const BpGraphNode *node,
@@ -297,8 +298,12 @@ double bp__build_work(const BpGraph *graph, BpGraphNode *node) {
   return work >= 0 && isfinite(work) ? work : likely_elements(graph, node);
 }
 
-static int has_thread_axes(const BpBuild *build) {
-  return bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0;
+static int has_thread_axes(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
+}
+
+int bp__build_has_kernels(const BpTarget *target) {
+  return has_thread_axes(target) || bp_target_device_type(target) != BP_DEVICE_CPU;
 }
 
 /* Copies a list of kernels without launches: functions without thread axes are called, because
@@ -326,7 +331,7 @@ static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *gr
   BpIrModule *whole = bp_ir_module_create();
   if (whole && !lower_function(build, graph, groups, group, whole))
     kernels = bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module);
-  if (kernels && !has_thread_axes(build))
+  if (kernels && !has_thread_axes(build->target))
     kernels = without_launches(groups, kernels);
   group->kernels = kernels;
   bp_object_release(whole);
@@ -335,9 +340,9 @@ static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *gr
 
 static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
                        BpIrModule *module) {
-  int is_device = has_thread_axes(build) || bp_target_device_type(build->target) != BP_DEVICE_CPU;
-  int status = is_device ? lower_device(build, graph, groups, group, module)
-                         : lower_function(build, graph, groups, group, module);
+  int status = bp__build_has_kernels(build->target)
+                   ? lower_device(build, graph, groups, group, module)
+                   : lower_function(build, graph, groups, group, module);
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 

@@ -5,6 +5,9 @@
  * into the code. */
 #include <string.h>
 
+#include <backplane/error.h>
+#include <backplane/object.h>
+
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
@@ -36,10 +39,42 @@ static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t i
    * CastLike. */
   if (!value || (!value->data && !value->extents && !bp__op_argument(node, input)))
     return (Source){ABSENT, 0, 0};
-  if (bp__build_is_immediate(value) || !bp__op_argument(node, input))
-    return (Source){WRITTEN, 0, 0};
   int32_t index = bp__list_index(&group->args, value);
+  if ((index < 0 && bp__build_is_immediate(value)) || !bp__op_argument(node, input))
+    return (Source){WRITTEN, 0, 0};
   return index >= 0 ? (Source){ARGUMENT, index, 0} : inner_source(group, value);
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------- */
+
+/* The kind of the only operation of a node with two inputs: BP_IR_ADD to BP_IR_DIV, or BP_IR_NONE
+ * for other computations. */
+static int32_t arithmetic_of(const BpGraphNode *node) {
+  BpIrModule *ir = bp_ir_module_create();
+  const BpIrNode *args[] = {ir ? bp_ir_var(ir, "a", node->inputs[0]->dtype) : NULL,
+                            ir ? bp_ir_var(ir, "b", node->inputs[1]->dtype) : NULL};
+  const BpIrNode *result = args[0] && args[1] ? node->op->scalar(ir, node, args) : NULL;
+  const BpIrTable *table = bp_ir_table();
+  int32_t kind = result ? table->kind(result) : BP_IR_NONE;
+  bool is_alone = result && kind >= BP_IR_ADD && kind <= BP_IR_DIV &&
+                  table->operand(result, 0) == args[0] && table->operand(result, 1) == args[1];
+  if (!result)
+    bp_error_clear();
+  bp_object_release(ir);
+  return is_alone ? kind : BP_IR_NONE;
+}
+
+bool bp__group_has_number(const BpGroup *group, const BpGraphNode *node, int32_t input) {
+  const BpGraphValue *value = node->inputs[input];
+  if (!node->op->scalar || node->num_inputs != 2 || !node->inputs[0] || !node->inputs[1] ||
+      source_of(group, node, input).kind != WRITTEN || !value->data)
+    return false;
+  bool is_float = bp__dtype_is_float(value->dtype);
+  bool is_integer = value->dtype.code == BP_DTYPE_INT || value->dtype.code == BP_DTYPE_UINT;
+  if (!is_float && (!is_integer || value->dtype.bits == 64))
+    return false;
+  int32_t kind = arithmetic_of(node);
+  return kind != BP_IR_NONE && (is_float || kind != BP_IR_DIV);
 }
 
 /* ---- Equality ---------------------------------------------------------------------------- */
@@ -84,16 +119,19 @@ static int same_elements(const BpGraphValue *a, const BpGraphValue *b) {
 }
 
 static int same_input(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
-                      const BpGraphNode *y, int32_t input) {
+                      const BpGraphNode *y, int32_t input, bool is_loose) {
   Source p = source_of(a, x, input), q = source_of(b, y, input);
   if (memcmp(&p, &q, sizeof(p)))
     return 0;
-  return p.kind == WRITTEN ? same_elements(x->inputs[input], y->inputs[input])
-                           : p.kind == ABSENT || same_type(x->inputs[input], y->inputs[input]);
+  if (p.kind == WRITTEN && same_elements(x->inputs[input], y->inputs[input]))
+    return 1;
+  if (p.kind == WRITTEN && !(is_loose && bp__group_has_number(a, x, input)))
+    return 0;
+  return p.kind == ABSENT || same_type(x->inputs[input], y->inputs[input]);
 }
 
-static int same_node(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
-                     const BpGraphNode *y) {
+static int same_node(const BpGroup *a, const BpGraphNode *x, const BpGroup *b, const BpGraphNode *y,
+                     bool is_loose) {
   if (x->op != y->op || x->version != y->version || x->num_attrs != y->num_attrs ||
       x->num_inputs != y->num_inputs || x->num_outputs != y->num_outputs)
     return 0;
@@ -105,18 +143,17 @@ static int same_node(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
     if (!same_attr(&x->attrs[i], &y->attrs[i]))
       return 0;
   for (int32_t i = 0; i < x->num_inputs; i++)
-    if (!same_input(a, x, b, y, i))
+    if (!same_input(a, x, b, y, i, is_loose))
       return 0;
   return 1;
 }
 
-gboolean bp__group_equal(gconstpointer left, gconstpointer right) {
-  const BpGroup *a = left, *b = right;
+static gboolean same_group(const BpGroup *a, const BpGroup *b, bool is_loose) {
   if (a->place != b->place || a->nodes.size != b->nodes.size || a->args.size != b->args.size ||
       a->outputs.size != b->outputs.size)
     return FALSE;
   for (size_t i = 0; i < a->nodes.size; i++)
-    if (!same_node(a, a->nodes.items[i], b, b->nodes.items[i]))
+    if (!same_node(a, a->nodes.items[i], b, b->nodes.items[i], is_loose))
       return FALSE;
   for (size_t i = 0; i < a->outputs.size; i++) {
     Source p = inner_source(a, a->outputs.items[i]), q = inner_source(b, b->outputs.items[i]);
@@ -124,6 +161,14 @@ gboolean bp__group_equal(gconstpointer left, gconstpointer right) {
       return FALSE;
   }
   return TRUE;
+}
+
+gboolean bp__group_equal(gconstpointer a, gconstpointer b) {
+  return same_group(a, b, false);
+}
+
+gboolean bp__group_alike(gconstpointer a, gconstpointer b) {
+  return same_group(a, b, true);
 }
 
 /* ---- Hashes ------------------------------------------------------------------------------ */
@@ -141,8 +186,8 @@ uint64_t bp__hash_bytes(uint64_t hash, const void *data, size_t size) {
   return hash;
 }
 
-/* Hashes the operators and shapes, which usually distinguish groups. Equal groups have equal
- * hashes. */
+/* Hashes the operators and shapes, which usually distinguish groups. Groups that are equal but for
+ * numbers have equal hashes. */
 guint bp__group_hash(gconstpointer key) {
   const BpGroup *group = key;
   uint64_t hash = (uint64_t)group->place + 1;
@@ -155,7 +200,7 @@ guint bp__group_hash(gconstpointer key) {
       Source source = source_of(group, node, k);
       hash = bp__hash_bytes(hash, &source, sizeof(source));
       const BpGraphValue *value = node->inputs[k];
-      if (source.kind == WRITTEN)
+      if (source.kind == WRITTEN && !bp__group_has_number(group, node, k))
         hash = bp__hash_bytes(hash, value->extents ? value->extents : value->data,
                               (size_t)bp__value_num_bytes(value));
     }

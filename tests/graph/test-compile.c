@@ -830,6 +830,61 @@ static void test_rows_share_a_function(void) {
   g_free(x);
 }
 
+/* Appends a layer to a model, and computes it: x = op(relu(x w), number) / divisor. */
+static void add_layer(OnnxBuilder *builder, int layer, const char *op, double number,
+                      double divisor, float x[5][16]) {
+  char *text = g_strdup_printf("x%d w%d p%d r%d n%d d%d o%d x%d", layer, layer, layer, layer, layer,
+                               layer, layer, layer + 1);
+  char **names = g_strsplit(text, " ", -1);
+  float *w = onnx_float_values(256), sums[5][16] = {{0}};
+  struct {
+    const char *op;
+    int a, b, to;
+  } nodes[] = {{"MatMul", 0, 1, 2}, {"Relu", 2, -1, 3}, {op, 3, 4, 6}, {"Div", 6, 5, 7}};
+  onnx_floats(builder, names[1], "16x16");
+  for (int i = 4; i < 6; i++) {
+    char *value = g_strdup_printf("value_float=%gf", i == 4 ? number : divisor);
+    onnx_node(builder, "Constant", "", names[i], value);
+    g_free(value);
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+    char *inputs =
+        g_strjoin(",", names[nodes[i].a], nodes[i].b < 0 ? NULL : names[nodes[i].b], NULL);
+    onnx_node(builder, nodes[i].op, inputs, names[nodes[i].to], "");
+    g_free(inputs);
+  }
+  for (int i = 0; i < 5 * 16 * 16; i++)
+    sums[i / 256][i % 16] += x[i / 256][i / 16 % 16] * w[i % 256];
+  for (int i = 0; i < 5 * 16; i++) {
+    float value = fmaxf(sums[i / 16][i % 16], 0), n = (float)number;
+    value = !strcmp(op, "Add") ? value + n : !strcmp(op, "Mul") ? value * n : powf(value, n);
+    x[i / 16][i % 16] = value / (float)divisor;
+  }
+  g_free(w);
+  g_strfreev(names);
+  g_free(text);
+}
+
+/* Layers that differ only in an addend, a factor or a divisor share a function, and compute with
+ * their own numbers. Layers with other exponents have functions of their own. */
+static void test_layers_with_other_numbers_share_a_function(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(80), y[5][16];
+  memcpy(y, x, sizeof(y));
+  onnx_input(builder, "x0", ONNX_FLOAT, "5x16");
+  add_layer(builder, 0, "Add", 0.5, 3, y);
+  add_layer(builder, 1, "Add", -0.25, 7, y);
+  add_layer(builder, 2, "Mul", 1.5, 3, y);
+  add_layer(builder, 3, "Add", 0.5, 0.1, y);
+  add_layer(builder, 4, "Mul", -2.5, 3, y);
+  add_layer(builder, 5, "Pow", 2, 3, y);
+  add_layer(builder, 6, "Pow", 3, 5, y);
+  onnx_output(builder, "x7");
+  g_assert_cmpint(functions_of(builder), ==, 4);
+  check_model(builder, x, *y, 80);
+  g_free(x);
+}
+
 /* Runs the command on a model with a list of devices; returns its output (transfer full). */
 static char *inspect(const char *path, const char *devices, const char *target) {
   char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL), *output;
@@ -1314,6 +1369,12 @@ static void test_dotless(void) {
   end_locale(folder);
 }
 
+static void add_tests_of_functions(void) {
+  g_test_add_func("/compile/reduction/and-its-rows-share-a-function", test_rows_share_a_function);
+  g_test_add_func("/compile/function/layers-with-other-numbers-share-one",
+                  test_layers_with_other_numbers_share_a_function);
+}
+
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
@@ -1339,7 +1400,7 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/compile/reduction/log-sum-exp-of-everything-agrees-with-loops",
                        "ReduceLogSumExp", test_reduction_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor-agrees-with-loops", test_reduction);
-  g_test_add_func("/compile/reduction/and-its-rows-share-a-function", test_rows_share_a_function);
+  add_tests_of_functions();
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear-agrees-with-loops", test_resize);
   g_test_add_func("/compile/factors/of-one-element-agrees-with-loops", test_constant_factors);
