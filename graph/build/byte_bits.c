@@ -8,8 +8,6 @@
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
-#define INT8  ((BpDataType){BP_DTYPE_INT, 8, 1})
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 /* The accuracy_level that permits int8. */
 #define LEVEL_OF_INT8 4
 /* The least byte_dot: with fewer, a product of many rows takes longer than in float32. */
@@ -74,7 +72,7 @@ static BpGraphValue *quantised(const Product *p, BpGraphValue *blocks, BpGraphVa
   scales =
       inputs[0] ? bp__op_apply(p->graph, "", "Where", p->node->name, inputs, 3, NULL, 0) : NULL;
   whole = bp__op_unary(p->graph, p->node, "Round", binary(p, "Div", blocks, scales));
-  return bp__op_cast(p->graph, p->node, whole, INT8);
+  return bp__op_cast(p->graph, p->node, whole, BP__INT8);
 }
 
 /* The sums of the bytes of each term, times the scale: (rows, terms). */
@@ -83,7 +81,7 @@ static BpGraphValue *sums_of(const Product *p, BpGraphValue *bytes, BpGraphValue
   const int64_t by_block[] = {p->rows, p->num_blocks, terms};
   const int64_t flat[] = {p->rows, p->num_blocks * terms};
   BpGraphValue *sums = bp__op_reshape(p->graph, p->node, bytes, split, 4);
-  sums = along_last(p, "ReduceSum", bp__op_cast(p->graph, p->node, sums, INT32));
+  sums = along_last(p, "ReduceSum", bp__op_cast(p->graph, p->node, sums, BP__INT32));
   sums = bp__op_cast(p->graph, p->node, sums, BP__FLOAT32);
   sums = binary(p, "Mul", bp__op_reshape(p->graph, p->node, sums, by_block, 3), scales);
   return bp__op_reshape(p->graph, p->node, sums, flat, 2);

@@ -10,8 +10,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
 /* The largest byte, and the largest magnitude of a byte minus its zero point. */
 #define MOST_BYTE 255
 /* The magnitude up to which every integer is a float32. */
@@ -32,7 +30,7 @@ typedef struct Bytes {
 
 /* Whether a value is bytes converted to int32. */
 static int is_wide_byte(const BpGraphValue *value) {
-  return bp__op_is(value->producer, "Cast") && bp__dtype_equal(value->dtype, INT32) &&
+  return bp__op_is(value->producer, "Cast") && bp__dtype_equal(value->dtype, BP__INT32) &&
          is_byte(value->producer->inputs[0]->dtype);
 }
 
@@ -143,7 +141,7 @@ static BpGraphValue *float_product(BpGraph *graph, const BpGraphNode *node, int6
   BpGraphValue *a = bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32);
   BpGraphValue *b = bp__op_cast(graph, node, node->inputs[1], BP__FLOAT32);
   if (parts == 1)
-    return bp__op_cast(graph, node, bp__op_binary(graph, node, "MatMul", a, b), INT32);
+    return bp__op_cast(graph, node, bp__op_binary(graph, node, "MatMul", a, b), BP__INT32);
   int64_t terms = node->inputs[1]->shape[node->inputs[1]->ndim - 2];
   int64_t size = (terms + parts - 1) / parts;
   BpGraphValue *sum = NULL;
@@ -152,7 +150,7 @@ static BpGraphValue *float_product(BpGraph *graph, const BpGraphNode *node, int6
     BpGraphValue *part =
         bp__op_binary(graph, node, "MatMul", bp__op_slice(graph, node, a, a->ndim - 1, first, end),
                       bp__op_slice(graph, node, b, b->ndim - 2, first, end));
-    part = bp__op_cast(graph, node, part, INT32);
+    part = bp__op_cast(graph, node, part, BP__INT32);
     sum = first > 0 ? bp__op_binary(graph, node, "Add", sum, part) : part;
   }
   return sum;
@@ -208,10 +206,10 @@ static int pack_weights(BpGraph *graph, const BpGraphValue *b, BpByteWeights *do
   int has_shifts = 0;
   memcpy(shape, b->shape, sizeof(shape));
   shape[b->ndim - 2] = rows;
-  dot->words = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
+  dot->words = bp__graph_constant(graph, b->name, BP__INT32, shape, b->ndim, NULL);
   shape[b->ndim - 2] = 1;
-  dot->sums = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
-  dot->shifts = bp__graph_constant(graph, b->name, INT32, shape, b->ndim, NULL);
+  dot->sums = bp__graph_constant(graph, b->name, BP__INT32, shape, b->ndim, NULL);
+  dot->shifts = bp__graph_constant(graph, b->name, BP__INT32, shape, b->ndim, NULL);
   if (!dot->words || !dot->sums || !dot->shifts)
     return -1;
   int32_t *words = bp__graph_constant_data(dot->words), *sums = bp__graph_constant_data(dot->sums);
@@ -227,7 +225,7 @@ static int pack_weights(BpGraph *graph, const BpGraphValue *b, BpByteWeights *do
 }
 
 static BpGraphValue *int_scalar(BpGraph *graph, int32_t number) {
-  BpGraphValue *value = bp__graph_constant(graph, "offset", INT32, NULL, 0, NULL);
+  BpGraphValue *value = bp__graph_constant(graph, "offset", BP__INT32, NULL, 0, NULL);
   if (value)
     memcpy(bp__graph_constant_data(value), &number, sizeof(number));
   return value;
@@ -236,9 +234,9 @@ static BpGraphValue *int_scalar(BpGraph *graph, int32_t number) {
 BpGraphValue *bp__bytes_unsigned(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
   if (!x || x->dtype.code == BP_DTYPE_UINT)
     return x;
-  x = bp__op_binary(graph, node, "Add", bp__op_cast(graph, node, x, INT32),
+  x = bp__op_binary(graph, node, "Add", bp__op_cast(graph, node, x, BP__INT32),
                     int_scalar(graph, -INT8_MIN));
-  return bp__op_cast(graph, node, x, UINT8);
+  return bp__op_cast(graph, node, x, BP__UINT8);
 }
 
 /* x', in rows of a multiple of four bytes: the bytes after the end meet weights of 0. */
@@ -254,7 +252,7 @@ static BpGraphValue *unsigned_rows(BpGraph *graph, const BpGraphNode *node, BpGr
 
 static BpGraphValue *sum_of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x) {
   const int64_t last = -1;
-  BpGraphValue *inputs[2] = {bp__op_cast(graph, node, x, INT32),
+  BpGraphValue *inputs[2] = {bp__op_cast(graph, node, x, BP__INT32),
                              bp__graph_int_vector(graph, &last, 1)};
   return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, NULL, 0);
 }
@@ -305,7 +303,7 @@ static int are_signed_bytes(const BpGraphValue *weights) {
 static int read_conv(const BpGraphNode *node, BpByteConv *conv) {
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
   Bytes bytes;
-  if (!bp__dtype_equal(node->outputs[0]->dtype, INT32) || node->inputs[0]->ndim != 4 ||
+  if (!bp__dtype_equal(node->outputs[0]->dtype, BP__INT32) || node->inputs[0]->ndim != 4 ||
       bp__value_num_elements(node->outputs[0]) == 0 || !weights->data || (bias && !bias->data) ||
       !read_bytes(node->inputs[0], &bytes) ||
       (bytes.zero && (!bytes.zero->data || bp__value_num_elements(bytes.zero) != 1)))
@@ -345,7 +343,7 @@ BpGraphValue *bp__bytes_conv_weights(BpGraph *graph, const BpGraphNode *node, in
   const int64_t *s = from->shape;
   int64_t shape[6] = {bp__build_blocks(s[0], b), bp__build_blocks(s[1], a), s[2], s[3], a / 4, b},
           taps = s[2] * s[3];
-  BpGraphValue *to = bp__graph_constant(graph, from->name, INT32, shape, 6, NULL);
+  BpGraphValue *to = bp__graph_constant(graph, from->name, BP__INT32, shape, 6, NULL);
   int8_t *bytes = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t i = 0; i < s[1]; i++)
@@ -362,7 +360,7 @@ BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
   int64_t channels = weights->shape[0], shape[2] = {bp__build_blocks(channels, b), b};
   int64_t terms = bp__value_num_elements(weights) / channels;
-  BpGraphValue *to = bp__graph_constant(graph, weights->name, INT32, shape, 2, NULL);
+  BpGraphValue *to = bp__graph_constant(graph, weights->name, BP__INT32, shape, 2, NULL);
   int32_t *sums = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t o = 0; to && o < channels; o++) {
     uint32_t sum = bias ? (uint32_t)bp__value_get_int(bias, o) : 0;
@@ -384,7 +382,7 @@ static int steps_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpByteWeights dot;
   if (!bp_target_get_int(rewrite->context, BP_TARGET_BYTE_DOT, 0) || !weights->data)
     return 0;
-  int fits = pack_weights(graph, bp__op_cast(graph, node, weights, INT32), &dot);
+  int fits = pack_weights(graph, bp__op_cast(graph, node, weights, BP__INT32), &dot);
   if (fits <= 0)
     return fits;
   memcpy(inputs, node->inputs, (size_t)node->num_inputs * sizeof(*inputs));
@@ -411,7 +409,7 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpByteWeights dot;
   if (node->op->compute == bp__compute_lstm_steps)
     return bp__node_input(node, 6) ? steps_rule(rewrite, node) : 0;
-  if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, INT32) ||
+  if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, BP__INT32) ||
       node->inputs[0]->ndim < 2 || node->inputs[1]->ndim < 2 || !read_bytes(node->inputs[0], &a))
     return 0;
   b = node->inputs[1];

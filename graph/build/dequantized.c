@@ -12,7 +12,6 @@
 #include "graph/build/byte_products.h"
 #include "graph/ops/op.h"
 
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 /* The largest magnitude of a byte minus its zero point. */
 #define MOST_BYTE 255
 /* Products of bytes in the time of one of float32, from which on dot products are faster than
@@ -141,13 +140,13 @@ static int make_levels(BpGraph *graph, const BpGraphValue *weights, Levels *leve
   *levels = (Levels){.integers = NULL};
   if (weights->ndim > 2) {
     levels->integers =
-        bp__graph_constant(graph, weights->name, INT32, weights->shape, weights->ndim, NULL);
+        bp__graph_constant(graph, weights->name, BP__INT32, weights->shape, weights->ndim, NULL);
     return levels->integers ? 0 : -1;
   }
   levels->packed.words =
-      bp__graph_constant(graph, weights->name, INT32, (int64_t[]){rows, columns}, 2, NULL);
+      bp__graph_constant(graph, weights->name, BP__INT32, (int64_t[]){rows, columns}, 2, NULL);
   levels->packed.sums =
-      bp__graph_constant(graph, weights->name, INT32, (int64_t[]){one, columns}, 2, NULL);
+      bp__graph_constant(graph, weights->name, BP__INT32, (int64_t[]){one, columns}, 2, NULL);
   return levels->packed.words && levels->packed.sums ? 0 : -1;
 }
 

@@ -27,7 +27,7 @@ int bp__build_own_outputs(const BpBuild *build, BpGraph *graph) {
     int32_t ndim = value->ndim;
     memcpy(shape, value->shape, sizeof(shape));
     if (bp__dtype_is_narrow(dtype))
-      value = bp__op_view_as(graph, &named, value, (BpDataType){BP_DTYPE_UINT, 8, 1}, &bytes, 1);
+      value = bp__op_view_as(graph, &named, value, BP__UINT8, &bytes, 1);
     if (!value)
       return -1;
     copy = bp__graph_node(graph, bp__op_find("backplane", "Copy"), graph->output_names[i], &value,

@@ -255,8 +255,7 @@ BpModule *bp__program_load(BpProgram *program, BpGraph *graph) {
   BpStreamWriter counter = {NULL, 0};
   write_program(program, &counter, NULL);
   int64_t size = BP_RELAX_HEAD + (int64_t)counter.size;
-  BpTensor *bytes = bp_tensor_create(&size, 1, (BpDataType){BP_DTYPE_UINT, 8, 1},
-                                     (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  BpTensor *bytes = bp_tensor_create(&size, 1, BP__UINT8, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (!bytes) {
     bp_error_add_context("memory for a program of %zu bytes", counter.size);
     return NULL;

@@ -224,6 +224,10 @@ static inline bool bp__is_power_of_two(double number) {
 const char *bp__value_format(const BpGraphValue *value, char *text);
 
 #define BP__FLOAT32 ((BpDataType){BP_DTYPE_FLOAT, 32, 1})
+#define BP__FLOAT64 ((BpDataType){BP_DTYPE_FLOAT, 64, 1})
+#define BP__INT8    ((BpDataType){BP_DTYPE_INT, 8, 1})
+#define BP__UINT8   ((BpDataType){BP_DTYPE_UINT, 8, 1})
+#define BP__INT32   ((BpDataType){BP_DTYPE_INT, 32, 1})
 #define BP__INT64   ((BpDataType){BP_DTYPE_INT, 64, 1})
 #define BP__BOOL    ((BpDataType){BP_DTYPE_BOOL, 8, 1})
 

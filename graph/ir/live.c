@@ -85,8 +85,7 @@ bool bp__live_has(const BpList *live, const void *memory, size_t size) {
 /* ---- Blocks ------------------------------------------------------------------------------ */
 
 void *bp__graph_new_block(BpGraph *graph, int64_t bytes) {
-  BpTensor *block = bp_tensor_create(&bytes, 1, (BpDataType){BP_DTYPE_UINT, 8, 1},
-                                     (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  BpTensor *block = bp_tensor_create(&bytes, 1, BP__UINT8, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   while (graph->outer)
     graph = graph->outer;
   if (!block || bp__list_push(&graph->blocks, block)) {

@@ -309,7 +309,7 @@ static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, voi
     const BpIrNode *moves = x_lt(ir, x_index(ir, 1), bp__op_extent(op, in->shape[i]));
     indices[i] = axes[added + i];
     if (in->shape[i] != out->shape[added + i])
-      indices[i] = x_mul(ir, indices[i], bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, moves));
+      indices[i] = x_mul(ir, indices[i], bp_ir_cast(ir, BP__INT64, moves));
   }
   return bp_te_read(te, op->inputs[0], indices);
 }

@@ -10,8 +10,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
-
 /* The positions of a projection's inputs; -1: the operator has no such input. */
 typedef struct Projection {
   int32_t weights, scales, zeros, bias;
@@ -129,7 +127,8 @@ static int check_projection(const Experts *e, int32_t index, int64_t rows, int64
     return bp__op_bad(e->node, "its weights are no floats");
   if (!e->is_quantized)
     return check_tensor(e, p->weights, rows, columns) || check_tensor(e, p->bias, rows, 0) ? -1 : 0;
-  if (!bp__dtype_equal(weights->dtype, UINT8) || (zeros && !bp__dtype_equal(zeros->dtype, UINT8)))
+  if (!bp__dtype_equal(weights->dtype, BP__UINT8) ||
+      (zeros && !bp__dtype_equal(zeros->dtype, BP__UINT8)))
     return bp__op_bad(e->node, "its weights or zero points are not of bytes");
   if (!input(e, p->scales) || columns % 8 || (e->block && columns % e->block))
     return bp__op_bad(e->node, "rows of %lld weights have no scales, or no whole blocks of %lld",

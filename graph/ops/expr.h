@@ -36,7 +36,7 @@ static inline const BpIrNode *x_and(BpIrModule *ir, const BpIrNode *a, const BpI
 }
 /* An index constant. */
 static inline const BpIrNode *x_index(BpIrModule *ir, int64_t value) {
-  return bp_ir_int(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, value);
+  return bp_ir_int(ir, BP__INT64, value);
 }
 /* The bits of a whole number. A magnitude of 2^64 or more becomes the largest smaller one, and NaN
  * becomes 0. */
@@ -106,7 +106,7 @@ static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
 /* An index into `extent` elements, as int64; a negative index counts from the end. */
 static inline const BpIrNode *x_from_end(BpIrModule *ir, const BpIrNode *index,
                                          const BpIrNode *extent) {
-  const BpIrNode *wide = index ? bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, index) : NULL;
+  const BpIrNode *wide = index ? bp_ir_cast(ir, BP__INT64, index) : NULL;
   return bp_ir_select(ir, x_lt(ir, wide, x_index(ir, 0)), x_add(ir, wide, extent), wide);
 }
 /* An index as in x_from_end, clamped to the elements. */

@@ -8,9 +8,6 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
-
 /* The number of columns that are stored side by side, and so the maximum length of vectors. */
 #define PANEL 16
 
@@ -55,7 +52,7 @@ static int read_weights(const BpGraphNode *node, Weights *w) {
   w->bytes = w->block * w->bits / 8;
   if (a->ndim < 1 || a->shape[a->ndim - 1] != w->rows || !bp__dtype_is_float(a->dtype))
     return bp__op_bad(node, "input 0 is not of floats in rows of K = %lld", (long long)w->rows);
-  if (!bp__dtype_equal(b->dtype, UINT8))
+  if (!bp__dtype_equal(b->dtype, BP__UINT8))
     return bp__op_bad(node, "input 1 is not of bytes");
   return check_count(node, 1, w->columns * w->num_blocks * w->bytes) ||
                  check_count(node, 2, w->columns * w->num_blocks)
@@ -103,7 +100,7 @@ static BpGraphValue *zeros(BpGraph *graph, const BpGraphNode *node, const Weight
   BpGraphValue *value = bp__node_input(node, 3);
   if (!value)
     return bp__graph_float_scalar(graph, (float)(1 << (w->bits - 1)));
-  if (bp__dtype_equal(value->dtype, UINT8))
+  if (bp__dtype_equal(value->dtype, BP__UINT8))
     return bp__op_cast(graph, node, unpacked_zeros(graph, node, w), BP__FLOAT32);
   if (check_count(node, 3, w->columns * w->num_blocks))
     return NULL;
@@ -226,7 +223,7 @@ static int read_codes(const BpGraphNode *node, Codes *c) {
   c->num_blocks = (c->count - 1) / c->block + 1;
   if (a->ndim < 1 || a->shape[a->ndim - 1] != c->rows || !bp__dtype_is_float(a->dtype))
     return bp__op_bad(node, "input 0 is not of floats in rows of K = %lld", (long long)c->rows);
-  if (!bp__dtype_equal(node->inputs[1]->dtype, UINT8))
+  if (!bp__dtype_equal(node->inputs[1]->dtype, BP__UINT8))
     return bp__op_bad(node, "input 1 is not of bytes");
   return check_count(node, 1, (c->count + 1) / 2) || check_count(node, 2, c->num_blocks) ? -1 : 0;
 }
@@ -243,7 +240,7 @@ static BpGraphValue *numbers_of_codes(BpGraph *graph, const BpGraphNode *node, c
   BpGraphValue *inputs[] = {bp__op_reshape(graph, node, codes, pairs, 2),
                             bp__graph_int_vector(graph, (int64_t[]){1, 0}, 2)};
   codes = inputs[0] ? bp__op_apply(graph, "", "Gather", node->name, inputs, 2, &axis, 1) : NULL;
-  codes = bp__op_cast(graph, node, bp__op_reshape(graph, node, codes, &num_codes, 1), INT32);
+  codes = bp__op_cast(graph, node, bp__op_reshape(graph, node, codes, &num_codes, 1), BP__INT32);
   BpGraphValue *table = bp__graph_constant(graph, node->name, BP__FLOAT32, &most, 1,
                                            code_numbers[bp__node_int(node, "quant_type", 0)]);
   return table && codes
@@ -322,8 +319,8 @@ BP_ROW_INFER(matmul_bits) {
 /* Number `place` of the numbers in a byte. */
 static const BpIrNode *number_in(BpIrModule *ir, const BpIrNode *byte, int64_t place,
                                  int64_t bits) {
-  const BpIrNode *shift = x_number(ir, INT32, (double)(place * bits));
-  const BpIrNode *mask = x_number(ir, INT32, (double)((1 << bits) - 1));
+  const BpIrNode *shift = x_number(ir, BP__INT32, (double)(place * bits));
+  const BpIrNode *mask = x_number(ir, BP__INT32, (double)((1 << bits) - 1));
   const BpIrNode *value = place ? bp_ir_binary(ir, BP_IR_SHR, byte, shift) : byte;
   if ((place + 1) * bits < 8)
     value = bp_ir_binary(ir, BP_IR_BIT_AND, value, mask);
@@ -338,9 +335,9 @@ static const BpIrNode *number_of_code(BpIrModule *ir, const BpIrNode *byte, int6
   for (int64_t i = 0; i < 16; i++)
     numbers[i] = x_number(ir, BP__FLOAT32, (double)table[i]);
   for (int64_t bit = 0; bit < 4; bit++) {
-    const BpIrNode *mask = x_number(ir, INT32, (double)(1 << (first_bit + bit)));
+    const BpIrNode *mask = x_number(ir, BP__INT32, (double)(1 << (first_bit + bit)));
     const BpIrNode *is_set = bp_ir_binary(ir, BP_IR_NE, bp_ir_binary(ir, BP_IR_BIT_AND, byte, mask),
-                                          x_number(ir, INT32, 0));
+                                          x_number(ir, BP__INT32, 0));
     for (int64_t i = 0; i < 8 >> bit; i++)
       numbers[i] = x_choose(ir, is_set, numbers[2 * i + 1], numbers[2 * i]);
   }
@@ -375,7 +372,7 @@ static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, v
   const BpIrNode *offset = op->inputs[3] ? bp_te_read(te, op->inputs[3], at) : NULL;
   at[1] = x_add(ir, x_mul(ir, k[0], x_index(ir, bytes)), k[1]);
   const BpIrNode *byte = bp_te_read(te, op->inputs[1], at);
-  byte = byte ? bp_ir_cast(ir, INT32, byte) : NULL;
+  byte = byte ? bp_ir_cast(ir, BP__INT32, byte) : NULL;
   memcpy(ia, axes, (size_t)last * sizeof(*ia));
   for (int64_t i = 0; i < each; i++) {
     ia[last] = x_add(ir, x_mul(ir, at[1], x_index(ir, each)), x_index(ir, i));
@@ -406,8 +403,9 @@ static const BpIrNode *bytes_in(BpIrModule *ir, const BpIrNode *word, int64_t pl
   if (bits == 8)
     return word;
   if (place)
-    word = bp_ir_binary(ir, BP_IR_SHR, word, x_number(ir, INT32, (double)(place * bits)));
-  return bp_ir_binary(ir, BP_IR_BIT_AND, word, x_number(ir, INT32, (double)(mask * 0x01010101)));
+    word = bp_ir_binary(ir, BP_IR_SHR, word, x_number(ir, BP__INT32, (double)(place * bits)));
+  return bp_ir_binary(ir, BP_IR_BIT_AND, word,
+                      x_number(ir, BP__INT32, (double)(mask * 0x01010101)));
 }
 
 /* The dot products of the words from word `first` on. */
@@ -415,7 +413,7 @@ static const BpIrNode *dots_of(BpTe *te, const BpOpCompute *op, const BpIrNode *
                                const BpIrNode *first, const BpIrNode *column[2]) {
   BpIrModule *ir = bp_te_ir(te);
   int64_t bits = bp__node_int(op->node, "bits", 4), step = bp__node_int(op->node, "step", 1);
-  const BpIrNode *sum = x_number(ir, INT32, 0);
+  const BpIrNode *sum = x_number(ir, BP__INT32, 0);
   for (int64_t i = 0; i < step; i++) {
     const BpIrNode *at = x_add(ir, first, x_index(ir, i));
     const BpIrNode *word =
@@ -424,8 +422,9 @@ static const BpIrNode *dots_of(BpTe *te, const BpOpCompute *op, const BpIrNode *
       const BpIrNode *row =
           bp_te_read(te, op->inputs[0], (const BpIrNode *[]){axes[0], at, x_index(ir, place)});
       const BpIrNode *args[] = {bytes_in(ir, word, place, bits), row, sum};
-      sum = args[0] && row && sum ? bp_ir_call(ir, INT32, BP_IR_CALL_INTRINSIC, "dot4_us", args, 3)
-                                  : NULL;
+      sum = args[0] && row && sum
+                ? bp_ir_call(ir, BP__INT32, BP_IR_CALL_INTRINSIC, "dot4_us", args, 3)
+                : NULL;
     }
   }
   return sum;

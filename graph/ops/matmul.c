@@ -75,7 +75,7 @@ BP_ROW_INFER(words) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   memcpy(shape, in->shape, sizeof(shape));
   shape[in->ndim - 1] /= 4;
-  return bp__node_set_output(graph, node, 0, (BpDataType){BP_DTYPE_INT, 32, 1}, shape, in->ndim);
+  return bp__node_set_output(graph, node, 0, BP__INT32, shape, in->ndim);
 }
 
 /* ---- With a transposed operand ----------------------------------------------------------- */

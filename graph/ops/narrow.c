@@ -9,10 +9,6 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-#define INT8  ((BpDataType){BP_DTYPE_INT, 8, 1})
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
-
 /* A float format of a sign bit, an exponent and `fraction` bits. */
 typedef struct Format {
   uint8_t code;
@@ -46,7 +42,7 @@ int bp__dtype_is_narrow(BpDataType dtype) {
 /* ---- Codes of floats --------------------------------------------------------------------- */
 
 static const BpIrNode *int_of(BpIrModule *ir, int64_t value) {
-  return bp_ir_int(ir, INT32, value);
+  return bp_ir_int(ir, BP__INT32, value);
 }
 
 static const BpIrNode *same_bits(BpIrModule *ir, BpDataType dtype, const BpIrNode *a) {
@@ -74,7 +70,7 @@ BP_ROW_INFER(decode_float) {
 BP_ROW_SCALAR(decode_float) {
   const Format *f = find_format(bp__node_int(node, "kind", 0));
   int32_t sign = 1 << (f->bits - 1), shift = 23 - f->fraction;
-  const BpIrNode *code = bp_ir_cast(ir, INT32, args[0]), *rest = masked(ir, code, sign - 1);
+  const BpIrNode *code = bp_ir_cast(ir, BP__INT32, args[0]), *rest = masked(ir, code, sign - 1);
   const BpIrNode *normal = same_bits(ir, BP__FLOAT32,
                                      x_add(ir, x_mul(ir, rest, int_of(ir, INT64_C(1) << shift)),
                                            int_of(ir, (int64_t)(127 - f->bias) << 23)));
@@ -96,7 +92,8 @@ BP_ROW_SCALAR(decode_float) {
 }
 
 BP_ROW_INFER(encode_float) {
-  return bp__node_set_output(graph, node, 0, UINT8, node->inputs[0]->shape, node->inputs[0]->ndim);
+  return bp__node_set_output(graph, node, 0, BP__UINT8, node->inputs[0]->shape,
+                             node->inputs[0]->ndim);
 }
 
 /* Encodes a magnitude, given by the bits of a float32, to the nearest code, halves to even; a
@@ -112,8 +109,8 @@ static const BpIrNode *encode_magnitude(BpIrModule *ir, const Format *f, const B
    * steps. */
   const BpIrNode *large = x_number(ir, BP__FLOAT32, ldexp(step_of(f), 23));
   const BpIrNode *small =
-      x_sub(ir, same_bits(ir, INT32, x_add(ir, same_bits(ir, BP__FLOAT32, bits), large)),
-            same_bits(ir, INT32, large));
+      x_sub(ir, same_bits(ir, BP__INT32, x_add(ir, same_bits(ir, BP__FLOAT32, bits), large)),
+            same_bits(ir, BP__INT32, large));
   return x_choose(ir, x_lt(ir, bits, int_of(ir, (int64_t)(128 - f->bias) << 23)), small, normal);
 }
 
@@ -121,14 +118,14 @@ BP_ROW_SCALAR(encode_float) {
   const Format *f = find_format(bp__node_int(node, "kind", 0));
   int32_t over = bp__node_int(node, "saturate", 1) ? f->largest : f->overflow;
   int32_t sign = 1 << (f->bits - 1);
-  const BpIrNode *bits = same_bits(ir, INT32, args[0]), *rest = masked(ir, bits, INT32_MAX);
+  const BpIrNode *bits = same_bits(ir, BP__INT32, args[0]), *rest = masked(ir, bits, INT32_MAX);
   const BpIrNode *code = encode_magnitude(ir, f, rest), *negative;
   code = x_choose(ir, x_lt(ir, int_of(ir, f->largest), code), int_of(ir, over), code);
   code = x_choose(ir, x_lt(ir, int_of(ir, 0x7f800000), rest), int_of(ir, f->nan), code);
   negative = bp_ir_binary(ir, BP_IR_BIT_OR, code, int_of(ir, sign));
   if (!f->has_minus_zero)
     negative = x_choose(ir, bp_ir_binary(ir, BP_IR_EQ, code, int_of(ir, 0)), code, negative);
-  return bp_ir_cast(ir, UINT8, x_choose(ir, x_lt(ir, bits, int_of(ir, 0)), negative, code));
+  return bp_ir_cast(ir, BP__UINT8, x_choose(ir, x_lt(ir, bits, int_of(ir, 0)), negative, code));
 }
 
 /* ---- Packed elements --------------------------------------------------------------------- */
@@ -145,8 +142,8 @@ BP_ROW_INFER(view_as) {
 /* Unpacks bytes of elements with `bits` bits to `count` integers of a byte. */
 BP_ROW_INFER(unpack) {
   int64_t count = bp__node_int(node, "count", 0);
-  return bp__node_set_output(graph, node, 0, bp__node_int(node, "is_signed", 0) ? INT8 : UINT8,
-                             &count, 1);
+  return bp__node_set_output(graph, node, 0,
+                             bp__node_int(node, "is_signed", 0) ? BP__INT8 : BP__UINT8, &count, 1);
 }
 
 static const BpIrNode *unpack_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -157,8 +154,8 @@ static const BpIrNode *unpack_body(BpTe *te, const BpIrNode *const *axes, void *
   const BpIrNode *index = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[0], x_index(ir, each)), *value;
   const BpIrNode *place = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[0], x_index(ir, each));
   value = bp_te_read(te, op->inputs[0], &index);
-  value = value ? bp_ir_cast(ir, INT32, value) : NULL;
-  place = bp_ir_cast(ir, INT32, x_mul(ir, place, x_index(ir, bits)));
+  value = value ? bp_ir_cast(ir, BP__INT32, value) : NULL;
+  place = bp_ir_cast(ir, BP__INT32, x_mul(ir, place, x_index(ir, bits)));
   value = masked(ir, bp_ir_binary(ir, BP_IR_SHR, value, place), (1 << bits) - 1);
   if (dtype.code == BP_DTYPE_INT)
     value = x_choose(ir, x_lt(ir, value, int_of(ir, 1 << (bits - 1))), value,
@@ -177,7 +174,7 @@ BP_ROW_COMPUTE(unpack) {
 BP_ROW_INFER(pack) {
   int64_t each = 8 / bp__node_int(node, "bits", 4);
   int64_t count = (node->inputs[0]->shape[0] + each - 1) / each;
-  return bp__node_set_output(graph, node, 0, UINT8, &count, 1);
+  return bp__node_set_output(graph, node, 0, BP__UINT8, &count, 1);
 }
 
 static const BpIrNode *pack_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -191,11 +188,11 @@ static const BpIrNode *pack_body(BpTe *te, const BpIrNode *const *axes, void *co
     part = count % each == 0
                ? bp_te_read(te, op->inputs[0], &index)
                : bp_te_read_if(te, op->inputs[0], &index, x_lt(ir, index, x_index(ir, count)));
-    part = part ? masked(ir, bp_ir_cast(ir, INT32, part), (1 << bits) - 1) : NULL;
+    part = part ? masked(ir, bp_ir_cast(ir, BP__INT32, part), (1 << bits) - 1) : NULL;
     part = x_mul(ir, part, int_of(ir, INT64_C(1) << (bits * i)));
     sum = i ? x_add(ir, sum, part) : part;
   }
-  return sum ? bp_ir_cast(ir, UINT8, sum) : NULL;
+  return sum ? bp_ir_cast(ir, BP__UINT8, sum) : NULL;
 }
 
 BP_ROW_COMPUTE(pack) {
@@ -224,13 +221,13 @@ BpGraphValue *bp__op_bytes(BpGraph *graph, const BpGraphNode *node, BpGraphValue
     return NULL;
   int64_t bytes = bp__value_num_bytes(value);
   if (value->dtype.bits == 8)
-    return bp__op_view_as(graph, node, value, UINT8, value->shape, value->ndim);
+    return bp__op_view_as(graph, node, value, BP__UINT8, value->shape, value->ndim);
   BpGraphAttr attrs[3] = {
       bp__attr_int(graph, "bits", value->dtype.bits),
       bp__attr_int(graph, "is_signed", value->dtype.code == BP_DTYPE_INT),
       bp__attr_int(graph, "count", bp__value_num_elements(value)),
   };
-  BpGraphValue *packed = bp__op_view_as(graph, node, value, UINT8, &bytes, 1);
+  BpGraphValue *packed = bp__op_view_as(graph, node, value, BP__UINT8, &bytes, 1);
   packed = bp__op_apply(graph, "backplane", "Unpack", node->name, &packed, 1, attrs, 3);
   return bp__op_reshape(graph, node, packed, value->shape, value->ndim);
 }
@@ -263,7 +260,7 @@ static BpGraphValue *encode(BpGraph *graph, const BpGraphNode *node, BpGraphValu
     value = bp__op_cast(graph, node, value, BP__FLOAT32);
     value = bp__op_apply(graph, "backplane", "EncodeFloat", node->name, &value, 1, attrs, 2);
   } else {
-    value = bp__op_cast(graph, node, bp__op_cast(graph, node, value, INT32), UINT8);
+    value = bp__op_cast(graph, node, bp__op_cast(graph, node, value, BP__INT32), BP__UINT8);
   }
   return bp__op_of_bytes(graph, node, value, dtype);
 }

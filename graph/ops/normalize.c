@@ -320,7 +320,7 @@ static BpGraphValue *count_mask(BpGraph *graph, const BpGraphNode *node) {
     inputs[0] =
         bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, node->inputs[0], BP__INT64),
                       bp__graph_int_vector(graph, &zero, 1));
-  inputs[0] = bp__op_cast(graph, node, inputs[0], (BpDataType){BP_DTYPE_INT, 32, 1});
+  inputs[0] = bp__op_cast(graph, node, inputs[0], BP__INT32);
   inputs[1] = bp__graph_int_vector(graph, &last, 1);
   return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, &keep, 1);
 }

@@ -367,7 +367,7 @@ typedef struct ExtentNodes {
 
 static const void *number_node(void *context, int64_t number) {
   const ExtentNodes *nodes = context;
-  return bp_ir_int(nodes->ir, (BpDataType){BP_DTYPE_INT, 64, 1}, number);
+  return bp_ir_int(nodes->ir, BP__INT64, number);
 }
 
 static const void *symbol_node(void *context, int32_t index) {

@@ -7,8 +7,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define INT32     ((BpDataType){BP_DTYPE_INT, 32, 1})
-#define UINT8     ((BpDataType){BP_DTYPE_UINT, 8, 1})
 #define MOST_BYTE 255
 
 static int is_integer(BpDataType dtype) {
@@ -96,10 +94,10 @@ static int is_zero(const BpGraphValue *value) {
 /* x minus its zero point, which may be absent, as int32. */
 static BpGraphValue *centred(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                              BpGraphValue *zero) {
-  BpGraphValue *wide = bp__op_cast(graph, node, x, INT32);
+  BpGraphValue *wide = bp__op_cast(graph, node, x, BP__INT32);
   if (!zero || is_zero(zero))
     return wide;
-  return bp__op_binary(graph, node, "Sub", wide, bp__op_cast(graph, node, zero, INT32));
+  return bp__op_binary(graph, node, "Sub", wide, bp__op_cast(graph, node, zero, BP__INT32));
 }
 
 /* A float32 constant. */
@@ -155,7 +153,7 @@ static BpGraphValue *coded(BpGraph *graph, const BpGraphNode *node, BpGraphValue
 BP_ROW_EXPAND(quantize_linear) {
   BpGraphValue *x = node->inputs[0], *zero = bp__node_input(node, 2), *scale;
   BpDataType dtype, precision;
-  if (type_attr(node, "output_dtype", zero ? zero->dtype : UINT8, &dtype) ||
+  if (type_attr(node, "output_dtype", zero ? zero->dtype : BP__UINT8, &dtype) ||
       type_attr(node, "precision", node->inputs[1]->dtype, &precision))
     return -1;
   int is_code = bp__dtype_is_narrow(dtype) && !is_integer(dtype);
@@ -264,9 +262,9 @@ int bp__op_quantize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x, co
                          constant(graph, 1), scale},
       3, NULL, 0);
   least = bp__op_binary(graph, node, "Div", least, scale);
-  zero = quantized(graph, node, bp__op_unary(graph, node, "Neg", least), NULL, UINT8);
+  zero = quantized(graph, node, bp__op_unary(graph, node, "Neg", least), NULL, BP__UINT8);
   x = bp__op_binary(graph, node, "Div", x, scale);
-  results[0] = zero ? quantized(graph, node, x, zero, UINT8) : NULL;
+  results[0] = zero ? quantized(graph, node, x, zero, BP__UINT8) : NULL;
   results[1] = scale;
   results[2] = zero;
   return results[0] ? 0 : -1;
@@ -423,7 +421,7 @@ static BpGraphValue *convolution(BpGraph *graph, const BpGraphNode *node, int32_
     return NULL;
   BpGraphValue *inputs[3] = {centred(graph, node, node->inputs[0], zero_x),
                              centred(graph, node, weights, zero_w), bias};
-  if (bias && !bp__dtype_equal(bias->dtype, INT32)) {
+  if (bias && !bp__dtype_equal(bias->dtype, BP__INT32)) {
     bp__op_bad(node, "its bias is not int32");
     return NULL;
   }

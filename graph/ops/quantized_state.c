@@ -5,7 +5,6 @@
  * from whose sums the zero point is subtracted afterwards (graph/build/byte_products.c). */
 #include "graph/ops/recurrent.h"
 
-#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
 /* The largest code of a quantised number. */
 #define MOST_CODE 255
 
@@ -64,7 +63,7 @@ static const BpIrNode *difference_body(BpTe *te, const BpIrNode *const *axes, vo
 
 static const BpIrNode *code_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpIrNode *code = code_of(te, axes, context);
-  return code ? bp_ir_cast(bp_te_ir(te), INT32, code) : NULL;
+  return code ? bp_ir_cast(bp_te_ir(te), BP__INT32, code) : NULL;
 }
 
 /* Four codes as the bytes of a word. Codes after the last one meet weights of 0. */
@@ -78,7 +77,7 @@ static const BpIrNode *word_body(BpTe *te, const BpIrNode *const *axes, void *co
       at = x_min(ir, at, last);
     const BpIrNode *code = bp_te_read(te, cell->codes, (const BpIrNode *[]){axes[0], axes[1], at});
     if (i)
-      code = bp_ir_binary(ir, BP_IR_SHL, code, x_number(ir, INT32, 8 * (double)i));
+      code = bp_ir_binary(ir, BP_IR_SHL, code, x_number(ir, BP__INT32, 8 * (double)i));
     word = i ? bp_ir_binary(ir, BP_IR_BIT_OR, word, code) : code;
   }
   return word;
@@ -120,7 +119,7 @@ const BpIrNode *bp__cell_scaled(const BpCell *cell, const BpIrNode *sum,
   const BpIrNode *column = x_add(ir, axes[2], x_index(ir, gate * cell->hidden));
   if (cell->codes) {
     const BpIrNode *zero = bp_te_read(cell->te, cell->zero, axes);
-    zero = zero ? bp_ir_cast(ir, INT32, zero) : NULL;
+    zero = zero ? bp_ir_cast(ir, BP__INT32, zero) : NULL;
     sum = x_sub(ir, sum, of_row(cell, zero, 7, column));
     if (cell->sum)
       sum = x_add(ir, sum, of_row(cell, bp_te_read(cell->te, cell->sum, axes), 8, column));

@@ -6,8 +6,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
-
 typedef struct QuantizedTable {
   int32_t gathered, divided; /* the axis of the indices, and the axis that has blocks */
   int64_t block;             /* elements of a block along the axis */
@@ -19,7 +17,7 @@ static int read_table(const BpGraphNode *node, QuantizedTable *table) {
   char text[BP_VALUE_TEXT];
   int64_t bits = bp__node_int(node, "bits", 4), gathered = bp__node_int(node, "gather_axis", 0);
   int64_t divided = bp__node_int(node, "quantize_axis", 1);
-  bool is_bytes = bp__dtype_equal(data->dtype, UINT8);
+  bool is_bytes = bp__dtype_equal(data->dtype, BP__UINT8);
   *table = (QuantizedTable){.block = bp__node_int(node, "block_size", 128),
                             .is_packed = is_bytes && bits == 4};
   if (bp__op_axis(node, gathered, data->ndim, &table->gathered) ||
@@ -39,7 +37,7 @@ static int read_table(const BpGraphNode *node, QuantizedTable *table) {
 }
 
 static BpGraphValue *byte(BpGraph *graph, const BpGraphNode *node, uint8_t number) {
-  BpGraphValue *value = bp__graph_constant(graph, node->name, UINT8, NULL, 0, NULL);
+  BpGraphValue *value = bp__graph_constant(graph, node->name, BP__UINT8, NULL, 0, NULL);
   if (value)
     memcpy(bp__graph_constant_data(value), &number, 1);
   return value;
@@ -74,7 +72,7 @@ static BpGraphValue *parts_of(BpGraph *graph, const BpGraphNode *node, const Qua
   if (inputs[0]->dtype.bits < 8)
     inputs[0] = bp__op_bytes(graph, node, inputs[0]);
   BpGraphValue *parts = bp__op_apply(graph, "", "Gather", node->name, inputs, 2, &axis, 1);
-  bool is_packed = table->is_packed && parts && bp__dtype_equal(parts->dtype, UINT8);
+  bool is_packed = table->is_packed && parts && bp__dtype_equal(parts->dtype, BP__UINT8);
   return is_packed ? separated(graph, node, parts) : parts;
 }
 
@@ -85,7 +83,7 @@ static int make_zeros(BpGraph *graph, const BpGraphNode *node, const QuantizedTa
   int32_t axis = scales->ndim - 1;
   *zeros = NULL;
   if (!bp__node_input(node, 3)) {
-    if (!bp__dtype_equal(node->inputs[0]->dtype, UINT8))
+    if (!bp__dtype_equal(node->inputs[0]->dtype, BP__UINT8))
       return 0;
     *zeros = bp__op_binary(graph, node, "Expand", byte(graph, node, table->is_packed ? 8 : 128),
                            bp__op_extents(graph, node, scales->shape, scales->ndim));

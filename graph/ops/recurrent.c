@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MAX_DIRECTIONS 2
-#define INT32          ((BpDataType){BP_DTYPE_INT, 32, 1})
 
 /* ---- Activations ------------------------------------------------------------------------- */
 
@@ -379,12 +378,12 @@ static BpGraphValue *project_quantized(const Recurrent *r, BpGraphValue *weights
   if (bp__op_quantize(graph, node, r->x, of_row, 2, parts))
     return NULL;
   BpGraphValue *codes = bp__op_reshape(graph, node, parts[0], rows, 2);
-  inputs[0] = bp__op_cast(graph, node, weights, INT32);
+  inputs[0] = bp__op_cast(graph, node, weights, BP__INT32);
   inputs[1] = bp__graph_int_vector(graph, &first, 1);
-  sums = binary(r, "MatMul", bp__op_cast(graph, node, codes, INT32), inputs[0]);
+  sums = binary(r, "MatMul", bp__op_cast(graph, node, codes, BP__INT32), inputs[0]);
   sums = sums ? bp__op_reshape(graph, node, sums, shape, 3) : NULL;
   sums = binary(r, "Sub", sums,
-                binary(r, "Mul", bp__op_cast(graph, node, parts[2], INT32),
+                binary(r, "Mul", bp__op_cast(graph, node, parts[2], BP__INT32),
                        bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, NULL, 0)));
   return binary(r, "Mul", bp__op_cast(graph, node, sums, BP__FLOAT32),
                 binary(r, "Mul", parts[1], scale));

@@ -115,9 +115,8 @@ static double reduced_nothing(const Reduction *reduction, BpDataType dtype) {
 
 /* Reduces bool to its extremes, as the extremes of 0 and 1. */
 static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
-  BpGraphValue *inputs[2] = {
-      bp__op_cast(graph, node, node->inputs[0], (BpDataType){BP_DTYPE_UINT, 8, 1}),
-      bp__node_input(node, 1)};
+  BpGraphValue *inputs[2] = {bp__op_cast(graph, node, node->inputs[0], BP__UINT8),
+                             bp__node_input(node, 1)};
   BpGraphValue *out = bp__op_apply(graph, "", node->op->name, node->name, inputs, inputs[1] ? 2 : 1,
                                    node->attrs, node->num_attrs);
   node->outputs[0] = bp__op_cast(graph, node, out, BP__BOOL);

@@ -335,7 +335,7 @@ BP_ROW_SCALAR(pow) {
     return x_mul(ir, x_mul(ir, x, x), x);
   if (value == 0.5 && is_float(x))
     return root(ir, x);
-  pair[0] = is_float(x) ? x : bp_ir_cast(ir, (BpDataType){BP_DTYPE_FLOAT, 64, 1}, x);
+  pair[0] = is_float(x) ? x : bp_ir_cast(ir, BP__FLOAT64, x);
   pair[1] = pair[0] ? bp_ir_cast(ir, x_dtype(pair[0]), args[1]) : NULL;
   if (!pair[1])
     return NULL;

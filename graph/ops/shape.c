@@ -383,7 +383,7 @@ static BpGraphValue *count_of_numbers(const Bounds *b) {
 }
 
 static int range_of_data(BpGraph *graph, BpGraphNode *node, int is_int) {
-  Bounds b = {graph, node, is_int ? BP__INT64 : (BpDataType){BP_DTYPE_FLOAT, 64, 1}, 0, 0, 0};
+  Bounds b = {graph, node, is_int ? BP__INT64 : BP__FLOAT64, 0, 0, 0};
   b.start = bound_of(&b, 0);
   b.limit = bound_of(&b, 1);
   b.step = bound_of(&b, 2);

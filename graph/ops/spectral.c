@@ -9,7 +9,7 @@
 #include "graph/ops/vector.h"
 
 #define PI   3.14159265358979323846
-#define WIDE ((BpDataType){BP_DTYPE_FLOAT, 64, 1})
+#define WIDE BP__FLOAT64
 
 /* ---- Transforms -------------------------------------------------------------------------- */
 

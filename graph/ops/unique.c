@@ -229,7 +229,7 @@ static BpGraphValue *matrix_of(BpGraph *graph, const BpGraphNode *node, BpGraphV
   if (shape[1] == BP_EXTENT_NONE)
     return NULL;
   if (in->dtype.code == BP_DTYPE_BOOL)
-    in = bp__op_cast(graph, node, in, (BpDataType){BP_DTYPE_UINT, 8, 1});
+    in = bp__op_cast(graph, node, in, BP__UINT8);
   return bp__op_reshape(graph, node, bp__op_transpose(graph, node, in, perm, in ? in->ndim : 0),
                         shape, 2);
 }

@@ -8,7 +8,7 @@
 #include "graph/ops/vector.h"
 
 #define PI   3.14159265358979323846
-#define WIDE ((BpDataType){BP_DTYPE_FLOAT, 64, 1})
+#define WIDE BP__FLOAT64
 
 static int output_dtype(const BpGraphNode *node, BpDataType *dtype) {
   int64_t number = bp__node_int(node, "output_datatype", 1);
