@@ -48,6 +48,7 @@ typedef struct LibraryModule {
   BpModule *module; /* borrowed: the module owns this structure */
   char *path;
   void *handle;
+  int copy_fd;           /* descriptor of the mapped copy, by which debuggers find it; or -1 */
   BpPackedNames exports; /* the text that contains `names` */
   char **names;          /* sorted */
   int is_packed_c;
@@ -108,8 +109,10 @@ static int is_open(const char *name) {
 
 /* The claim is released after the handle is closed: until then no other module may take over the
  * mapping. */
-static void close_library(void *handle) {
+static void close_library(void *handle, int copy_fd) {
   dlclose(handle);
+  if (copy_fd >= 0)
+    close(copy_fd);
   bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; i < open_libraries.count; ++i)
     if (open_libraries.handles[i] == handle) {
@@ -186,7 +189,8 @@ static int write_copy(int fd, const BpLibraryFile *file) {
 
 /* Stores a path to the copy open as `fd` that no other copy had: the loader identifies libraries by
  * name, and a copy may stay mapped (-z nodelete) after its descriptor is closed. The bits of the
- * copy's number, "./" for 1 and "/" for 0, lead from the folder of the process to that folder. */
+ * copy's number, "./" for 1 and "/" for 0, lead from the folder of the process to that folder: copy
+ * 2 is "/proc/self//./fd/7". */
 static int copy_path(int fd, char *path) {
   static _Atomic uint32_t copies;
   char plain[BP_FD_PATH_SIZE];
@@ -200,8 +204,7 @@ static int copy_path(int fd, char *path) {
   return 0;
 }
 
-/* Opens a copy. */
-static int open_copy(const BpLibraryFile *file, void **handle) {
+static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char name[COPY_PATH_SIZE];
   int claimed = -1, fd = memfd_create("backplane-module", MFD_CLOEXEC);
   if (fd < 0 || write_copy(fd, file))
@@ -215,22 +218,23 @@ static int open_copy(const BpLibraryFile *file, void **handle) {
   if (claimed == 0)
     bp_error_raise(BP_ERROR_RUNTIME, "a fresh copy of \"%s\" was taken for another library",
                    file->path);
-  if (fd >= 0)
+  if (fd >= 0 && claimed != 1)
     close(fd);
+  *copy_fd = claimed == 1 ? fd : -1;
   return claimed == 1 ? 0 : -1;
 }
 
-static int open_library(const BpLibraryFile *file, void **handle) {
+static int open_library(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char *name = NULL;
   if (file->num_bindings)
-    return open_copy(file, handle);
+    return open_copy(file, handle, copy_fd);
   /* A name without a slash would be searched for among the system's libraries. */
   if (asprintf(&name, "%s%s", strchr(file->path, '/') ? "" : "./", file->path) < 0)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to open \"%s\"", file->path);
   int claimed = open_and_claim(name, file->path, 0, handle);
   free(name);
   if (claimed == 0)
-    return open_copy(file, handle);
+    return open_copy(file, handle, copy_fd);
   return claimed == 1 ? 0 : -1;
 }
 
@@ -245,7 +249,7 @@ static void destroy_library(void *context) {
     library->found = next;
   }
   if (library->handle)
-    close_library(library->handle);
+    close_library(library->handle, library->copy_fd);
   free(library->path);
   free(library->exports.text);
   free(library->names);
@@ -493,7 +497,7 @@ static int take_exports(LibraryModule *library, BpLibraryFile *file) {
 }
 
 static int open_and_fill(LibraryModule *library, const BpLibraryFile *file) {
-  return open_library(file, &library->handle) ? -1 : fill_slots(library, file);
+  return open_library(file, &library->handle, &library->copy_fd) ? -1 : fill_slots(library, file);
 }
 
 static BpModule *create_module(BpLibraryFile *file, int is_loaded) {
@@ -502,6 +506,7 @@ static BpModule *create_module(BpLibraryFile *file, int is_loaded) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a library module");
     return NULL;
   }
+  library->copy_fd = -1;
   BpModule *module = bp_module_create(file->is_packed_c ? &packed_c_api : &library_api, library);
   if (!module)
     return NULL;
