@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # libbackplane.
 
+include core/checks/local.mk
 include core/system/local.mk
 include core/registry/local.mk
 include core/module/local.mk

@@ -4,7 +4,7 @@
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
 	core/registry/element.c core/registry/element.h \
-	core/checks/argument.h core/registry/argument.h \
+	core/registry/argument.h \
 	core/registry/error.c \
 	core/registry/host.c \
 	core/registry/host.h \

@@ -29,15 +29,16 @@ static int is_own(const struct stat *status) {
   return !status->st_uid || status->st_uid == geteuid();
 }
 
-/* With an access control list the bits of the group are the most that the list grants anyone. */
-static int has_list(const char *path, int fd) {
+/* With an access control list the group's bits are the list's mask: the most that it grants named
+ * users and all groups. */
+static int has_acl(const char *path, int fd) {
   static const char list[] = "system.posix_acl_access";
   return (path ? getxattr(path, list, NULL, 0) : fgetxattr(fd, list, NULL, 0)) > 0;
 }
 
 int bp__others_may_write(const char *path, int fd, const struct stat *status) {
   int is_shared_group =
-      status->st_mode & S_IWGRP && (status->st_gid != status->st_uid || has_list(path, fd));
+      status->st_mode & S_IWGRP && (status->st_gid != status->st_uid || has_acl(path, fd));
   return !is_own(status) || status->st_mode & S_IWOTH || is_shared_group;
 }
 

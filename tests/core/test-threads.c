@@ -304,21 +304,34 @@ static void test_child_of_a_fork_gets_an_error_and_no_hang(void) {
   g_test_trap_assert_passed();
 }
 
+/* A child whose main thread ends after a launch must end, too, with or without a signal. Its end of
+ * the pipe is closed when the main thread is about to end. */
 static void end_main_thread(int is_terminated) {
-  pid_t child = fork();
+  int ends[2], status = 0;
+  char none;
+  g_assert_cmpint(pipe(ends), ==, 0);
+  pid_t child = fork(), ended = 0;
   if (child == 0) {
     bp_parallel_launch(fail_one, GINT_TO_POINTER(-1), 4);
+    sigset_t terminate; /* the main thread does not take the signal */
+    sigemptyset(&terminate);
+    sigaddset(&terminate, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &terminate, NULL);
+    close(ends[0]);
+    close(ends[1]);
     pthread_exit(NULL);
   }
-  int status = 0;
-  gint64 end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
-  g_usleep(100000);
+  close(ends[1]);
+  g_assert_cmpint(read(ends[0], &none, 1), ==, 0);
+  close(ends[0]);
   if (is_terminated)
     kill(child, SIGTERM);
-  while (!waitpid(child, &status, WNOHANG) && g_get_monotonic_time() < end)
+  gint64 end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+  while (!(ended = waitpid(child, &status, WNOHANG)) && g_get_monotonic_time() < end)
     g_usleep(10000);
-  if (g_get_monotonic_time() >= end)
+  if (!ended)
     kill(child, SIGKILL);
+  g_assert_cmpint(ended, ==, child);
   g_assert_true(WIFEXITED(status));
 }
 

@@ -47,7 +47,8 @@ typedef struct BpErrorTable {
   /* Raises an error in this thread. The new error replaces an earlier one.
    * kind: BP_ERROR_*, or a name of the plugin's own. Returns -1, for `return error->raise(...)`. */
   int32_t (*raise)(const char *kind, const char *message);
-  /* Puts "text: " before the message of this thread's error, if there is one. Returns -1. */
+  /* Puts "text: " before the message of this thread's error, if there is one; NULL is ignored.
+   * Returns -1. */
   int32_t (*add_context)(const char *text);
   /* Takes this thread's error away. Returns the error, owned by the caller, or NULL if the thread
    * has none. */
