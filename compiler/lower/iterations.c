@@ -160,7 +160,9 @@ static void set_limits(Counter *counter, const BpIrNode *var, Limits limits) {
 static const BpIrNode *count(Counter *counter, int32_t kind, const BpIrNode *a, const BpIrNode *b) {
   int64_t value;
   const BpIrNode *node = combine(counter, kind, a, b);
-  return node && bp__ir_const_int(node, &value) && value > MANY ? number(counter, MANY) : node;
+  if (!node || (bp__ir_const_int(node, &value) && value <= MANY))
+    return node;
+  return combine(counter, BP_IR_MIN, node, number(counter, MANY));
 }
 
 static const BpIrNode *iterations_of(Counter *counter, const BpIrNode *node);

@@ -720,12 +720,14 @@ static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   add_scaled(&difference, &b, -1);
   BpRange range = linear_range(context, &difference);
   bool is_min = node->kind == BP_IR_MIN;
-  if (!difference.failed && range.max <= 0) {
+  if (a.failed || b.failed) {
+    *out = (Linear){.failed = true};
+  } else if (!difference.failed && range.max <= 0) {
     *out = is_min ? a : b;
   } else if (!difference.failed && range.min >= 0) {
     *out = is_min ? b : a;
   } else {
-    int64_t divisor = a.failed || b.failed ? 1 : common_divisor(&a, &b);
+    int64_t divisor = common_divisor(&a, &b);
     divide_all(&a, divisor);
     divide_all(&b, divisor);
     const BpIrNode *atom = bp_ir_binary(context->module, node->kind, linear_node(context, &a),

@@ -82,7 +82,8 @@ typedef struct BpRowLoop {
   int32_t for_kind;
 } BpRowLoop;
 
-/* Moves the row loop into the statements: the loop surrounds only parts that depend on the row.
+/* Moves the row loop into the statements: the loop surrounds only parts that depend on the row. A
+ * small buffer of a row becomes one for all rows, and a condition of the row moves to the parts.
  * Returns NULL for a NULL body. */
 const BpIrNode *bp__lower_sink(BpLowering *lowering, const BpRowLoop *loop, const BpIrNode *body);
 

@@ -23,7 +23,7 @@ static const BpIrNode *wrap(BpLowering *lowering, const BpRowLoop *loop, const B
 
 /* ---- Buffers of a row -------------------------------------------------------------------- */
 
-/* The maximum size of a buffer for all rows: it stays in the first-level cache. */
+/* The maximum size of a buffer for all rows: a larger one would leave the first-level cache. */
 #define MOST_BYTES 8192
 
 typedef struct Widened {
@@ -82,7 +82,8 @@ static int32_t num_fixed(const BpIrNode *node) {
 }
 
 /* Returns 1 if the loop moves inside the statement, whose first operands are the same for all rows.
- * If rows have a condition, these operands must not be data: it may only be there for such rows. */
+ * If rows have a condition, these operands must not read memory, which may be valid only where the
+ * condition holds. */
 static int goes_inside(const BpRowLoop *loop, const BpIrNode *condition, const BpIrNode *node) {
   int32_t count = num_fixed(node);
   int found = 0;

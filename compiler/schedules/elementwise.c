@@ -47,15 +47,15 @@ static int32_t last_long_axis(const BpStageInfo *info) {
   return info->ndim - 1;
 }
 
+static int visit_choosing(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
+}
+
 static bool is_open_run(const BpStageInfo *info, int32_t first) {
   for (int32_t d = first; d < info->ndim; d++)
     if (info->stage->axes[d]->open)
       return true;
   return false;
-}
-
-static int visit_choosing(void *context, const BpIrNode *node) {
-  return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
 }
 
 /* Whether a choice depends on axis d, and a loop over it should stay outside of the run that begins

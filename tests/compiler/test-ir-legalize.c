@@ -619,6 +619,9 @@ static void test_iterations_of_threads_are_counted(void) {
       {"(for i:int64 0 (sub 10 (mul n -2)) serial (store A t i))", 10, 210},
       {"(for i:int64 0 (add t 1) serial (store A t i))", 8, 8},
       /* no overflow, and numbers that only data limit */
+      {"(for i:int64 0 (mul n 100000) serial (for j:int64 0 (mul n 100000) serial"
+       " (for k:int64 0 (mul n 100000) serial (store A t k))))",
+       0, INT32_MAX},
       {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
       {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", 4, 4},
       {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t i)))", 4, 4},

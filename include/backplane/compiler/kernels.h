@@ -25,9 +25,9 @@ typedef struct BpKernelLaunch {
   /* One extent for each launch tag of the function: an integer constant, or an expression of the
    * list's scalars. A kernel with an extent of 0 is not launched. */
   const BpIrNode *launch[BP_KERNEL_MAX_LAUNCH];
-  /* The most iterations of all loops of one thread, an expression like an extent of the launch. A
-   * WHILE, and a loop whose extent is data, count as one. The launcher compares it with the
-   * target's BP_TARGET_MAX_ITERATIONS. */
+  /* An upper bound of the iterations of all loops of a thread, an expression like an extent of the
+   * launch; never NULL. INT32_MAX stands for more. A BP_IR_WHILE, and a loop whose extent is data,
+   * count as one. The launcher compares it with the target's BP_TARGET_MAX_ITERATIONS. */
   const BpIrNode *iterations;
 } BpKernelLaunch;
 
