@@ -3,15 +3,22 @@
  * int8, as dot products of four bytes where they are faster. Each block of a row of the first
  * operand gets a scale, the largest magnitude divided by 127, and becomes bytes.
  *
- * Four bytes of packed weights are a word, in whose bytes the numbers at place p are at every bit
- * p * bits; the numbers of the first operand that meet them stand 8 / bits apart. */
+ * Weights of 4 bits, for example, are stored as two in a byte, the first in the low bits. Four
+ * bytes are a word, and its numbers at one place of each byte are operands of one dot product:
+ *
+ *     bits   31..28 27..24 23..20 19..16 15..12 11..8  7..4   3..0
+ *     number      7      6      5      4      3     2     1      0
+ *     place       1      0      1      0      1     0     1      0
+ *
+ * So a row of the first operand has, for each word, a word of its numbers 0, 2, 4 and 6, and one of
+ * its numbers 1, 3, 5 and 7. */
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
 /* The accuracy_level that permits int8. */
-#define LEVEL_OF_INT8 4
+#define ACCURACY_INT8 4
 /* The least byte_dot: with fewer, a product of many rows takes longer than in float32. */
-#define FASTER 2
+#define LEAST_BYTE_DOT 2
 /* The most dot products of a term. */
 #define MOST_DOTS 8
 
@@ -29,10 +36,11 @@ typedef struct Product {
 /* Reads a product; returns whether it can be computed with dot products. */
 static int read_product(const BpTarget *target, BpGraph *graph, const BpGraphNode *node,
                         Product *product) {
+  if (node->op != bp__op_find("backplane", "MatMulBits") || node->num_inputs != 4)
+    return 0; /* without offsets the weights are codes of a table */
   const BpGraphValue *a = node->inputs[0], *weights = node->inputs[1];
-  if (node->op != bp__op_find("backplane", "MatMulBits") ||
-      bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) < FASTER ||
-      bp__node_int(node, "accuracy_level", 0) != LEVEL_OF_INT8 || !weights->data)
+  if (bp_target_get_int(target, BP_TARGET_BYTE_DOT, 0) < LEAST_BYTE_DOT ||
+      bp__node_int(node, "accuracy_level", 0) != ACCURACY_INT8 || !weights->data)
     return 0;
   int64_t each = 8 / bp__node_int(node, "bits", 4), num_blocks = node->inputs[2]->shape[1];
   int64_t bytes = weights->shape[1] / num_blocks, most = MOST_DOTS / each, step = most;

@@ -11,7 +11,6 @@
 #include "graph/ops/rows.h"
 
 /* The largest byte, and the largest magnitude of a byte minus its zero point. */
-#define MOST_BYTE 255
 /* The magnitude up to which every integer is a float32. */
 #define EXACT_FLOAT (INT64_C(1) << 24)
 /* The maximum number of parts into which the terms of a product are divided. */
@@ -40,7 +39,7 @@ static int is_zero_of(const BpGraphValue *zero, BpDataType dtype) {
   if (!zero->data)
     return is_wide_byte(zero) && bp__dtype_equal(zero->producer->inputs[0]->dtype, dtype);
   for (int64_t i = 0; i < bp__value_num_elements(zero); i++)
-    if (bp__value_get_int(zero, i) < least || bp__value_get_int(zero, i) > least + MOST_BYTE)
+    if (bp__value_get_int(zero, i) < least || bp__value_get_int(zero, i) > least + UINT8_MAX)
       return 0;
   return 1;
 }
@@ -116,7 +115,7 @@ static int64_t largest_sum(const Weights *w, int64_t first, int64_t end) {
 static int64_t bound(const BpGraphValue *b, int64_t first, int64_t end) {
   Weights w;
   if (!b->data)
-    return (end - first) * MOST_BYTE;
+    return (end - first) * UINT8_MAX;
   w = weights_of(b);
   return largest_sum(&w, first, end);
 }
@@ -128,7 +127,7 @@ static int64_t exact_parts(const BpGraphValue *b) {
   for (int64_t parts = 1; parts <= MAX_PARTS; parts++) {
     int64_t size = (terms + parts - 1) / parts, first = 0;
     while (first < terms &&
-           bound(b, first, first + size < terms ? first + size : terms) <= EXACT_FLOAT / MOST_BYTE)
+           bound(b, first, first + size < terms ? first + size : terms) <= EXACT_FLOAT / UINT8_MAX)
       first += size;
     if (first >= terms)
       return parts;
@@ -179,7 +178,7 @@ static int measure_columns(const Weights *w, int64_t m, int32_t *sums, int32_t *
       most = number > most ? number : most;
       sum += (uint32_t)number;
     }
-    if ((int64_t)most - least > MOST_BYTE)
+    if ((int64_t)most - least > UINT8_MAX)
       return 0;
     sums[n] = (int32_t)sum;
     shifts[n] = shift_of(least, most);
@@ -326,7 +325,7 @@ int bp__bytes_read_depthwise(const BpGraphNode *node, BpByteConv *conv) {
   for (int64_t c = 0; c < channels; c++) {
     int64_t most = bias ? llabs(bp__value_get_int(bias, c)) : 0;
     for (int64_t t = 0; t < taps; t++)
-      most += MOST_BYTE * llabs(bp__value_get_int(weights, c * taps + t));
+      most += UINT8_MAX * llabs(bp__value_get_int(weights, c * taps + t));
     if (most > EXACT_FLOAT)
       return 0;
   }
@@ -374,26 +373,32 @@ BpGraphValue *bp__bytes_conv_bias(BpGraph *graph, const BpGraphNode *node, uint8
 /* ---- The pass ---------------------------------------------------------------------------- */
 
 /* Packs the weights of a quantised state as words (graph/ops/recurrent.h). */
-static int steps_rule(BpRewrite *rewrite, BpGraphNode *node) {
+static int state_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  enum { SUMS = 7, SHIFTS, NUM_INPUTS, MOST_ATTRS = 16 };
   BpGraph *graph = rewrite->graph;
-  BpGraphValue *inputs[9] = {NULL}, *weights = node->inputs[1];
-  BpGraphAttr attrs[BP_OP_MAX_INPUTS];
-  const int64_t columns = weights->shape[1];
+  BpGraphAttr attrs[MOST_ATTRS];
   BpByteWeights dot;
-  if (!bp_target_get_int(rewrite->context, BP_TARGET_BYTE_DOT, 0) || !weights->data)
+  if (node->op->compute != bp__compute_lstm_steps || !bp__node_input(node, 6) ||
+      bp__node_input(node, SUMS) || !node->inputs[1]->data || node->num_attrs + 2 > MOST_ATTRS ||
+      !bp_target_get_int(rewrite->context, BP_TARGET_BYTE_DOT, 0))
     return 0;
-  int fits = pack_weights(graph, bp__op_cast(graph, node, weights, BP__INT32), &dot);
+  BpGraphValue *inputs[NUM_INPUTS] = {NULL}, *weights = node->inputs[1];
+  const int64_t columns = weights->shape[1];
+  BpGraphValue *wide = bp__op_cast(graph, node, weights, BP__INT32);
+  int fits = !wide ? -1 : wide->data ? pack_weights(graph, wide, &dot) : 0;
   if (fits <= 0)
     return fits;
   memcpy(inputs, node->inputs, (size_t)node->num_inputs * sizeof(*inputs));
   inputs[1] = dot.words;
-  inputs[7] = bp__op_reshape(graph, node, dot.sums, &columns, 1);
-  inputs[8] = dot.shifts ? bp__op_reshape(graph, node, dot.shifts, &columns, 1) : NULL;
+  inputs[SUMS] = bp__op_reshape(graph, node, dot.sums, &columns, 1);
+  inputs[SHIFTS] = dot.shifts ? bp__op_reshape(graph, node, dot.shifts, &columns, 1) : NULL;
+  if (!inputs[SUMS] || (dot.shifts && !inputs[SHIFTS]))
+    return -1;
   memcpy(attrs, node->attrs, (size_t)node->num_attrs * sizeof(*attrs));
   attrs[node->num_attrs] = bp__attr_int(graph, "hidden", weights->shape[0]);
   attrs[node->num_attrs + 1] = bp__attr_int(graph, "is_dot", 1);
-  BpGraphNode *steps = bp__graph_node(graph, node->op, node->name, inputs, 9, node->num_outputs,
-                                      attrs, node->num_attrs + 2);
+  BpGraphNode *steps = bp__graph_node(graph, node->op, node->name, inputs, NUM_INPUTS,
+                                      node->num_outputs, attrs, node->num_attrs + 2);
   if (!steps || bp__op_append(graph, steps))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++)
@@ -407,8 +412,6 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *b, *product = NULL;
   Bytes a, unused;
   BpByteWeights dot;
-  if (node->op->compute == bp__compute_lstm_steps)
-    return bp__node_input(node, 6) ? steps_rule(rewrite, node) : 0;
   if (!bp__op_is(node, "MatMul") || !bp__dtype_equal(node->outputs[0]->dtype, BP__INT32) ||
       node->inputs[0]->ndim < 2 || node->inputs[1]->ndim < 2 || !read_bytes(node->inputs[0], &a))
     return 0;
@@ -428,5 +431,9 @@ static int product_rule(BpRewrite *rewrite, BpGraphNode *node) {
 }
 
 int bp__build_byte_products(const BpBuild *build, BpGraph *graph) {
-  return bp__graph_rewrite(graph, product_rule, (void *)(uintptr_t)build->target);
+  void *target = (void *)(uintptr_t)build->target;
+  return bp__graph_rewrite(graph, product_rule, target) ||
+                 bp__graph_rewrite(graph, state_rule, target)
+             ? -1
+             : 0;
 }

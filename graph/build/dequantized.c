@@ -13,7 +13,6 @@
 #include "graph/ops/op.h"
 
 /* The largest magnitude of a byte minus its zero point. */
-#define MOST_BYTE 255
 /* Products of bytes in the time of one of float32, from which on dot products are faster than
  * Winograd's algorithm. */
 #define FASTER_THAN_WINOGRAD 3
@@ -36,7 +35,7 @@ static int read_scaled(const BpGraphValue *value, Scaled *scaled) {
   if (!bp__op_is(cast, "Cast") || !bp__bytes_are_centred(cast->inputs[0]))
     return 0;
   *scaled = (Scaled){cast->inputs[0], (float)bp__value_get_float(mul->inputs[1], 0)};
-  return isfinite(scaled->scale * MOST_BYTE);
+  return isfinite(scaled->scale * UINT8_MAX);
 }
 
 /* Weights that share a scale. A weight that refuted a scale likely refutes the next one as well:
@@ -117,7 +116,7 @@ static float read_levels(Weights *w, const char *weights, int64_t stride, int64_
     magnitudes += (int64_t)fabsf(w->numbers[i]);
     *sum += (int64_t)w->numbers[i];
   }
-  return magnitudes <= INT32_MAX / MOST_BYTE ? scale : 0;
+  return magnitudes <= INT32_MAX / UINT8_MAX ? scale : 0;
 }
 
 /* Stores the levels of the weights of result `i`. */
@@ -159,8 +158,8 @@ static int find_levels(BpGraph *graph, const BpGraphNode *node, float scale, Lev
   int32_t ndim = node->outputs[0]->ndim;
   int64_t results = weights->shape[is_product], shape[BP_GRAPH_MAX_NDIM], sum;
   Weights w = {.count = bp__value_num_elements(weights) / results,
-               .least = is_depthwise ? -MOST_BYTE : INT8_MIN,
-               .most = is_depthwise ? MOST_BYTE : INT8_MAX};
+               .least = is_depthwise ? -UINT8_MAX : INT8_MIN,
+               .most = is_depthwise ? UINT8_MAX : INT8_MAX};
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = i == (is_product ? ndim - 1 : 1) ? results : 1;
   w.numbers = bp__arena_alloc_array(&graph->arena, (size_t)w.count, sizeof(*w.numbers));

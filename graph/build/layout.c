@@ -96,8 +96,8 @@ static BpGraphValue *unblock(Layout *layout, BpGraphValue *blocked, int64_t chan
   return bp__op_apply(layout->graph, "backplane", "Unblock", blocked->name, &blocked, 1, &attr, 1);
 }
 
-/* Whether the rests of a plain tensor's rows would take most of the time of a change of the layout:
- * the rows then move as one row of all pixels. */
+/* Whether a plain tensor's rows end with a partial vector, which would take most of the time of a
+ * change of the layout: the rows then move as one row of all pixels. */
 static int has_short_rows(const BpGraphValue *plain) {
   return plain->dtype.bits == 8 && !bp__extents_any_open(plain->shape + 2, 2) &&
          plain->shape[3] % PIXELS_TOGETHER != 0;
@@ -343,6 +343,8 @@ static int convert_byte_depthwise(Layout *layout, const BpGraphNode *node,
   BpGraphAttr attrs[5];
   BpOpWindow w;
   bias = bp__op_cast(graph, node, bias, BP__FLOAT32);
+  if (weights && (!weights->data || (bias && !bias->data)))
+    return 0; /* a limit of constants is reached */
   if (!inputs[0] || !weights || (bp__node_input(node, 2) && !bias) ||
       bp__op_window(&graph->extents, node, node->inputs[1]->shape + 2, &w))
     return -1;
@@ -652,7 +654,9 @@ static BpGraphValue *float_sums(const Layout *layout, const BpGraphNode *node) {
     return NULL;
   const BpGraphNode *integers = layout->blocked[node->inputs[0]->id]->producer;
   BpGraphValue *sums = bp__op_is(integers, "Cast") ? integers->inputs[0] : NULL;
-  return sums && sums->producer && bp__node_attr(sums->producer, "zero") ? sums : NULL;
+  return sums && sums->producer && sums->producer->op == bp__op_find("backplane", "ConvBlocked")
+             ? sums
+             : NULL;
 }
 
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
@@ -662,8 +666,9 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   int any = 0, is_view;
   if (out->ndim != 4 || out->shape[1] < 2)
     return 0;
-  if (float_sums(layout, node))
-    return set_blocked(layout, node, float_sums(layout, node));
+  BpGraphValue *sums = float_sums(layout, node);
+  if (sums)
+    return set_blocked(layout, node, sums);
   for (int32_t i = 0; i < node->num_inputs; i++)
     any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];
   if (!any)

@@ -95,7 +95,7 @@ int bp__build_share_numbers(const BpBuild *build, BpGraph *graph, BpGroups *grou
   for (size_t i = 0; i < count && !status; i++) {
     BpGroup *group = groups->groups.items[i];
     if (kinds[i] && (int32_t)group->args.size + kinds[i]->num_different <=
-                        bp__build_most_arguments(build->target))
+                        bp__build_most_arguments(build->chain[group->place]))
       status = add_numbers(graph, kinds[i], group);
   }
   free(kinds);

@@ -117,6 +117,9 @@ static void check_iterations(BpProgram *program, const Kernels *kernels,
       " iterations of a thread's loops, after which the device ends them (attribute "
       "max_iterations); use smaller inputs or another device",
       kernel->name, most);
+  program->failed |= !complaint;
+  if (!complaint)
+    return;
   GArray *formula = bp__program_begin_formula(program);
   bp__program_put_step(formula, BP_RELAX_PUSH_NUMBER, most);
   bp__program_put_formula(program, formula, kernel->iterations, kernels->vars);
@@ -134,7 +137,6 @@ static void launch(BpProgram *program, const Kernels *kernels, const BpKernelLau
   int64_t skips[BP_KERNEL_MAX_LAUNCH];
   int32_t num_skips = 0;
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  check_iterations(program, kernels, kernel);
   for (int32_t i = 0; i < kernel->num_args; i++)
     put(args, kernel_argument(program, kernels, kernel->args[i]));
   for (int32_t i = 0; i < kernel->num_launch; i++) {
@@ -149,6 +151,7 @@ static void launch(BpProgram *program, const Kernels *kernels, const BpKernelLau
     skips[num_skips++] = bp__program_jump(program, extent);
     put(args, in_register(extent));
   }
+  check_iterations(program, kernels, kernel); /* an empty launch has no iterations */
   bp__program_call(program, BP_RELAX_VOID_REGISTER, kernel->name, args);
   g_array_free(args, TRUE);
   while (num_skips > 0)

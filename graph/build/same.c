@@ -125,7 +125,8 @@ static int same_input(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
     return 0;
   if (p.kind == WRITTEN && same_elements(x->inputs[input], y->inputs[input]))
     return 1;
-  if (p.kind == WRITTEN && !(is_loose && bp__group_has_number(a, x, input)))
+  if (p.kind == WRITTEN &&
+      !(is_loose && bp__group_has_number(a, x, input) && bp__group_has_number(b, y, input)))
     return 0;
   return p.kind == ABSENT || same_type(x->inputs[input], y->inputs[input]);
 }

@@ -121,6 +121,8 @@ int bp__queue_thread_begin(BpQueueThread *thread, void (*work)(void *data), void
 }
 
 void bp__queue_thread_wait(BpQueueThread *thread) {
+  if (thread->process != getpid())
+    return;
   pthread_mutex_lock(&thread->lock);
   while (thread->work)
     pthread_cond_wait(&thread->changed, &thread->lock);

@@ -20,7 +20,8 @@ int bp__queue_thread_take(BpQueueThread *thread);
 /* Has the thread, which is taken, call `work`. 0, or -1, with no error: this is the child of a
  * fork. */
 int bp__queue_thread_begin(BpQueueThread *thread, void (*work)(void *data), void *data);
-/* Waits until the work is done. */
+/* Waits until the work is done, if there is any, and gives the thread back. Does nothing in the
+ * child of a fork. */
 void bp__queue_thread_wait(BpQueueThread *thread);
 
 #endif

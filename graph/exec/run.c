@@ -255,11 +255,20 @@ static int take_threads(BpExecutor *executor, uint32_t own) {
   return 0;
 }
 
+/* Gives threads that have no work back. */
+static void give_threads_back(BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.graph->places.count; i++)
+    if (executor->threads[i])
+      bp__queue_thread_wait(executor->threads[i]);
+}
+
 static int run_in_lanes(BpExecutor *executor) {
   const uint32_t own = find_own_place(executor), count = executor->plan.graph->places.count;
   Lane lanes[BP_PLACES_MAX];
-  if (take_threads(executor, own) < 0)
+  if (take_threads(executor, own) < 0) {
+    give_threads_back(executor);
     return run_in_one_thread(executor);
+  }
   bp_error_clear(); /* an older error of this thread would be mistaken for a lane's error */
   bp__crossings_begin(executor->crossings);
   for (uint32_t i = 0; i < count; i++) {

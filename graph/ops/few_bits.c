@@ -120,7 +120,7 @@ static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weig
 }
 
 /* The product with weights that stay packed. Rows of zeros meet the elements behind the last row of
- * the last block. `attr` states the bits of integers, which have offsets, or the table of codes. */
+ * the last block. If `offset` is NULL, the weights are codes of table number `table`. */
 static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, const Weights *w,
                                     BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset,
                                     BpGraphAttr attr) {

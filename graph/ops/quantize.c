@@ -7,8 +7,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-#define MOST_BYTE 255
-
 static int is_integer(BpDataType dtype) {
   return dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
 }
@@ -173,8 +171,8 @@ BP_ROW_EXPAND(quantize_linear) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* The number of elements of x that share a scale, one after the other: all, or those after the only
- * axis of x along which the scale has elements; 0 if the scale is not of one of these forms. */
+/* The number of neighbouring elements of x that share a scale: all for a scale of one element, or
+ * those behind the only axis along which the scale has several; 0 for other scales. */
 static int64_t run_of(const BpGraphValue *x, const BpGraphValue *scale) {
   int64_t run = 1, count = bp__value_num_elements(scale);
   int32_t axis = x->ndim - 1;
@@ -185,8 +183,8 @@ static int64_t run_of(const BpGraphValue *x, const BpGraphValue *scale) {
   return axis >= 0 && scale->ndim == x->ndim && scale->shape[axis] == count ? run : 0;
 }
 
-/* Computes the numbers of constant bytes at once, without the int32 and float32 constants between:
- * 1, 0 if the operands are others, or -1 with an error. */
+/* Computes the numbers of constant bytes without int32 and float32 constants between. Returns 1; 0
+ * if the operands are not constant or of another form; -1 with an error. */
 static int dequantize_bytes(BpGraph *graph, const BpGraphValue *x, const BpGraphValue *scale,
                             const BpGraphValue *zero, BpGraphValue **numbers) {
   int64_t count = x->data ? bp__value_num_elements(x) : 0;
@@ -254,7 +252,7 @@ int bp__op_quantize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x, co
   BpGraphValue *least = extreme(graph, node, x, axes, num_axes, "ReduceMin", "Min");
   BpGraphValue *most = extreme(graph, node, x, axes, num_axes, "ReduceMax", "Max");
   range = bp__op_binary(graph, node, "Sub", most, least);
-  scale = bp__op_binary(graph, node, "Div", range, constant(graph, MOST_BYTE));
+  scale = bp__op_binary(graph, node, "Div", range, constant(graph, UINT8_MAX));
   /* If all elements are zero, any scale is correct. */
   scale = bp__op_apply(
       graph, "", "Where", node->name,

@@ -6,7 +6,6 @@
 #include "graph/ops/recurrent.h"
 
 /* The largest code of a quantised number. */
-#define MOST_CODE 255
 
 /* The least or the largest element of a row of the state; the axes are step and row. */
 static const BpIrNode *end_of_range(BpTe *te, const BpIrNode *const *axes, const BpCell *cell,
@@ -31,13 +30,13 @@ static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *c
   const BpIrNode *zero = x_number(ir, BP__FLOAT32, 0);
   const BpIrNode *range = x_sub(ir, x_max(ir, bp_te_read(te, cell->most, axes), zero),
                                 x_min(ir, bp_te_read(te, cell->least, axes), zero));
-  return x_choose(ir, x_lt(ir, zero, range), x_div(ir, range, x_number(ir, BP__FLOAT32, MOST_CODE)),
+  return x_choose(ir, x_lt(ir, zero, range), x_div(ir, range, x_number(ir, BP__FLOAT32, UINT8_MAX)),
                   x_number(ir, BP__FLOAT32, 1));
 }
 
 static const BpIrNode *clip_code(BpIrModule *ir, const BpIrNode *code) {
   return x_min(ir, x_max(ir, code, x_number(ir, BP__FLOAT32, 0)),
-               x_number(ir, BP__FLOAT32, MOST_CODE));
+               x_number(ir, BP__FLOAT32, UINT8_MAX));
 }
 
 static const BpIrNode *zero_body(BpTe *te, const BpIrNode *const *axes, void *context) {

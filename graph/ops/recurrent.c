@@ -366,8 +366,8 @@ static BpGraphValue *scale_of(const Recurrent *r, int32_t which, int64_t directi
 }
 
 /* Computes x * W' for all steps with integer weights: each row of the batch is quantised by its
- * range in all steps. The sums of products of int32 do not contain the zero points: the products of
- * zero points and sums of columns are subtracted. */
+ * range in all steps. Products of zero points and sums of columns are subtracted from the sums of
+ * products of int32. */
 static BpGraphValue *project_quantized(const Recurrent *r, BpGraphValue *weights,
                                        BpGraphValue *scale, const int64_t *rows,
                                        const int64_t *shape) {

@@ -13,9 +13,9 @@
  * - 6: the scale of each column of the weights, (gates * hidden), or of all, (1). Then the weights
  *   are integers, and the state is quantised before each step's product, each row of the batch by
  *   a range of its own; absent: the weights are numbers
- * - 7, 8: the sum of each column of the weights, and the shift that was subtracted from its
- * weights, or absent; both int32 (gates * hidden). With them, the weights are words of four signed
- * bytes, and the attributes hidden and is_dot are set
+ * - 7: the sum of each column of the weights, int32 (gates * hidden). Then the weights are words
+ *   of four signed bytes, and the attributes hidden and is_dot are set
+ * - 8: the shift that was subtracted from the weights of each column, like 7; absent: 0
  *
  * The outputs are the states after each step, (steps, batch, hidden), and the states after the last
  * step. */

@@ -520,6 +520,7 @@ typedef struct Watch {
   void *visitor;
   const BpRelaxExecutable *executable;
   const BpRelaxFunction *function; /* the model's */
+  const BpRelaxFunction *names; /* BP_RELAX_NODE_NAMES, or NULL: only our compiler stores names */
   unsigned num_calls;
 } Watch;
 
@@ -529,17 +530,16 @@ static int calls_library(const BpRelaxExecutable *executable, const BpRelaxInstr
                  strlen(BP_RELAX_BUILTIN_PREFIX)) != 0;
 }
 
-/* The name of the node that a call computes, or NULL: only our compiler stores names. */
+/* The name of the node that a call of the model's function computes, or NULL. */
 static const char *node_of(const Watch *self, const BpRelaxInstruction *call) {
-  int64_t index = bp__relax_executable_find(self->executable, BP_RELAX_NODE_NAMES);
-  const BpRelaxFunction *names = index < 0 ? NULL : &self->executable->functions[index];
   const BpRelaxInstruction *code = self->function->code;
   uint32_t number = 0;
-  if (!names || call < code || call >= code + self->function->num_instructions)
-    return NULL;
-  for (; code < call; code++)
-    number += (uint32_t)calls_library(self->executable, code);
-  return number < names->num_params ? names->param_names[number] : NULL;
+  for (uint32_t i = 0; self->names && i < self->function->num_instructions; i++) {
+    if (&code[i] == call)
+      return number < self->names->num_params ? self->names->param_names[number] : NULL;
+    number += (uint32_t)calls_library(self->executable, &code[i]);
+  }
+  return NULL;
 }
 
 /* Visits a call. A loop may repeat it, so the calls are numbered. */
@@ -566,7 +566,10 @@ static int profile(void *data, BpModelCallVisit visit, void *visitor) {
   const BpRelaxModel *model = context->model;
   const BpRelaxFunction *function = &model->machine->executable->functions[model->function];
   BpValue result = {.type_index = BP_TYPE_NONE};
-  Watch self = {visit, visitor, model->machine->executable, function, 0};
+  Watch self = {visit, visitor, model->machine->executable, function, NULL, 0};
+  int64_t names = bp__relax_executable_find(self.executable, BP_RELAX_NODE_NAMES);
+  if (names >= 0)
+    self.names = &self.executable->functions[names];
   if (check_inputs(context) < 0 || check_overlaps(context) < 0)
     return -1;
   bp__relax_context_forget_outputs(context);

@@ -586,6 +586,7 @@ static void assert_sums(const char *path, BpModelContext *context) {
   assert_run_refused(context, (const int64_t[]){3, 41}, 2,
                      "kernel 'fused_cumsum|more than 40 iterations|max_iterations|another device");
   assert_as_closed(path, context, (const int64_t[]){2, 39}, 2);
+  assert_as_closed(path, context, (const int64_t[]){0, 41}, 2); /* nothing is launched */
 }
 
 /* A device that ends the loops of a thread early refuses the shapes that need longer ones. */
