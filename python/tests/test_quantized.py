@@ -32,7 +32,8 @@ def save_model(path, nodes, kind, shape, result, **constants):
     graph = onnx.helper.make_graph(
         nodes, "g", [onnx.helper.make_tensor_value_info("x", onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)],
         [onnx.helper.make_tensor_value_info("y", result, None)], inits)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)], ir_version=8), path)
+    imports = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), path)
 
 
 def wide(values, zero):
