@@ -800,8 +800,10 @@ static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Lin
   Linear a, b;
   linear_of(context, node->operands[0], &a);
   linear_of(context, node->operands[1], &b);
+  if (a.failed || b.failed)
+    return false;
   if (a.count != 0 && b.count != 0)
-    return !a.failed && !b.failed && linear_of_atoms(context, &a, &b, out);
+    return linear_of_atoms(context, &a, &b, out);
   add_scaled(out, a.count ? &a : &b, a.count ? b.constant : a.constant);
   return true;
 }

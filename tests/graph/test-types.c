@@ -529,14 +529,17 @@ static void test_moments(void) {
 #define STEP (INT64_C(1) << 62)
 
 /* y is, for x as int64: whether x is less than x plus STEP, the remainder of 3 x by 3, whether STEP
- * plus the larger one of x and 0 is at least STEP, and whether STEP times the remainder of x by 4
- * is at least 0. */
+ * plus the larger one of x and 0 is at least STEP, whether STEP times the remainder of x by 4 is at
+ * least 0, and 2 (1 - (INT64_MIN - x)). */
 static GByteArray *model_of_wrapping(void) {
   OnnxBuilder *builder = onnx_builder_new();
   builder->version = 20;
   onnx_input(builder, "x", ONNX_FLOAT, "5");
   onnx_ints(builder, "step", "4611686018427387904");
   onnx_ints(builder, "zero", "0");
+  onnx_ints(builder, "one", "1");
+  onnx_ints(builder, "two", "2");
+  onnx_ints(builder, "least", "-9223372036854775808");
   onnx_ints(builder, "three", "3");
   onnx_ints(builder, "four", "4");
   onnx_node(builder, "Cast", "x", "a", "to=7");
@@ -550,11 +553,15 @@ static GByteArray *model_of_wrapping(void) {
   onnx_node(builder, "Mod", "a,four", "few", "");
   onnx_node(builder, "Mul", "few,step", "many", "");
   onnx_node(builder, "GreaterOrEqual", "many,zero", "is_many", "");
+  onnx_node(builder, "Sub", "least,a", "above", "");
+  onnx_node(builder, "Sub", "one,above", "below", "");
+  onnx_node(builder, "Mul", "below,two", "twice", "");
   onnx_node(builder, "Cast", "is_less", "y0", "to=1");
   onnx_node(builder, "Cast", "rest", "y1", "to=1");
   onnx_node(builder, "Cast", "is_far", "y2", "to=1");
   onnx_node(builder, "Cast", "is_many", "y3", "to=1");
-  onnx_node(builder, "Concat", "y0,y1,y2,y3", "y", "axis=0");
+  onnx_node(builder, "Cast", "twice", "y4", "to=1");
+  onnx_node(builder, "Concat", "y0,y1,y2,y3,y4", "y", "axis=0");
   onnx_output(builder, "y");
   GByteArray *bytes = onnx_bytes(builder);
   onnx_builder_free(builder);
@@ -574,8 +581,9 @@ static void check_wrapping(const char *target, const float *x, const float *y) {
     int64_t a = (int64_t)x[i], rest = wrapped_product(a, 3) % 3;
     const int64_t want[] = {a < wrapped_sum(a, STEP), rest < 0 ? rest + 3 : rest,
                             wrapped_sum(a < 0 ? 0 : a, STEP) >= STEP,
-                            wrapped_product(a & 3, STEP) >= 0};
-    for (int64_t k = 0; k < 4; k++)
+                            wrapped_product(a & 3, STEP) >= 0,
+                            (int64_t)(float)wrapped_product(wrapped_sum(a, 1), 2)};
+    for (int64_t k = 0; k < 5; k++)
       if ((int64_t)y[5 * k + i] != want[k])
         g_error("target %s, result %d of %.9g: %.9g instead of %d", target, (int)k, (double)x[i],
                 (double)y[5 * k + i], (int)want[k]);
