@@ -3,7 +3,8 @@
  * a number of iterations, which gives wrong results.
  *
  * The count is an expression of the function's scalars, which are open extents. A loop whose extent
- * depends on other loops counts with its greatest extent. A WHILE, and a loop whose extent is data,
+ * depends on other loops counts with its greatest extent. A WHILE counts as many iterations as its
+ * variable takes to its end if each adds 1, or doubles it. Others, and a loop whose extent is data,
  * count as one iteration, because their numbers are not known before the launch. */
 
 #include <inttypes.h>
@@ -184,18 +185,59 @@ static const BpIrNode *iterations_of_loop(Counter *counter, const BpIrNode *loop
                count(counter, BP_IR_ADD, inside, one));
 }
 
+/* Returns 1 if the node stores a multiple in a variable, whose buffer is the context. */
+static int visit_multiple(void *context, const BpIrNode *node) {
+  int64_t factor;
+  if (node->kind != BP_IR_STORE || node->operands[0] != context)
+    return 0;
+  const BpIrNode *value = node->operands[2];
+  if (value->kind == BP_IR_ADD)
+    value = value->operands[0];
+  return value->kind == BP_IR_MUL && bp__ir_const_int(value->operands[1], &factor) && factor > 1;
+}
+
+/* The number of binary digits of a number from 0 to MANY: the times that 2 v + 1 replaces v, which
+ * is 0 at first, until v is at least this number. */
+static const BpIrNode *digits_of(Counter *counter, const BpIrNode *value) {
+  const BpIrNode *digits = number(counter, 0), *one = number(counter, 1);
+  for (int64_t unit = 1; unit < MANY; unit *= 2) {
+    const BpIrNode *high = combine(counter, BP_IR_DIV, value, number(counter, unit));
+    digits = combine(counter, BP_IR_ADD, digits, combine(counter, BP_IR_MIN, high, one));
+  }
+  return digits;
+}
+
+/* WHILE a variable is less than an end. */
+static const BpIrNode *iterations_of_while(Counter *counter, const BpIrNode *loop) {
+  const BpIrNode *condition = loop->operands[0], *times = number(counter, 1);
+  const BpIrNode *inside = iterations_of(counter, loop->operands[1]);
+  bool has_variable = condition->kind == BP_IR_LT && condition->operands[0]->kind == BP_IR_LOAD;
+  const BpIrNode *most = has_variable ? limits_of(counter, condition->operands[1]).most : NULL;
+  if (most) {
+    void *variable = (void *)(uintptr_t)condition->operands[0]->operands[0];
+    int doubles = bp__ir_visit_once(loop->operands[1], visit_multiple, variable);
+    counter->failed |= doubles < 0;
+    most = combine(counter, BP_IR_MAX, most, number(counter, 0));
+    most = count(counter, BP_IR_MIN, most, number(counter, MANY));
+    times = doubles > 0 ? digits_of(counter, most) : most;
+  }
+  return count(counter, BP_IR_MUL, times, count(counter, BP_IR_ADD, inside, number(counter, 1)));
+}
+
 /* The iterations of a statement, NULL if memory is exhausted. */
 static const BpIrNode *iterations_of(Counter *counter, const BpIrNode *node) {
   const BpIrNode *inside = number(counter, 0);
   if (node->kind == BP_IR_FOR)
     return iterations_of_loop(counter, node);
+  if (node->kind == BP_IR_WHILE)
+    return iterations_of_while(counter, node);
   if (node->kind == BP_IR_LET)
     set_limits(counter, node->operands[0], limits_of(counter, node->operands[1]));
   for (int32_t i = 0; i < node->num_operands; i++)
     if (bp__ir_is_statement(node->operands[i]))
       inside = count(counter, node->kind == BP_IR_IF ? BP_IR_MAX : BP_IR_ADD, inside,
                      iterations_of(counter, node->operands[i]));
-  return node->kind == BP_IR_WHILE ? count(counter, BP_IR_ADD, inside, number(counter, 1)) : inside;
+  return inside;
 }
 
 const BpIrNode *bp__count_iterations(BpIrModule *module, const BpIrNode *function) {

@@ -103,10 +103,11 @@ static int legalize_function(BpIrModule *result, const BpIrNode *function, const
   BpIrMap done = {0};
   function = bp__ir_copy(result, function, &done);
   bp__ir_map_clear(&done);
-  function = run_passes(result, function, target);
+  /* before passes narrow indices, whose limits are known as int64 */
   if (!function || bp__check_iterations(result, function, target) != 0)
     return -1;
-  return bp_ir_module_add(result, function);
+  function = run_passes(result, function, target);
+  return function ? bp_ir_module_add(result, function) : -1;
 }
 
 BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target) {

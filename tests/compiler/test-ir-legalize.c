@@ -19,6 +19,7 @@ static const BpTargetAttr plain_attrs[] = {
     {BP_TARGET_SUPPORTS_INT64, BP_TYPE_BOOL, 0, "true", "64-bit integers"}};
 static const BpTargetAttr gpu_attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"},
+    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "64", "width of indices"},
     {BP_TARGET_MAX_ITERATIONS, BP_TYPE_INT, 0, "0", "iterations of a thread"}};
 
 static const BpTargetKind kinds[] = {
@@ -44,7 +45,7 @@ static const BpTargetKind kinds[] = {
      .ir_level = BP_IR_LEVEL,
      .attrs = gpu_attrs,
      .attr_size = sizeof(BpTargetAttr),
-     .num_attrs = 2,
+     .num_attrs = G_N_ELEMENTS(gpu_attrs),
      .description = "threads"},
     {.struct_size = sizeof(BpTargetKind),
      .name = "test_old",
@@ -624,7 +625,13 @@ static void test_iterations_of_threads_are_counted(void) {
        0, INT32_MAX},
       {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
       {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", 4, 4},
-      {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t i)))", 4, 4},
+      {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", 4, 4},
+      /* a variable that grows to an end */
+      {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t (add (load A t) 1))))", 0, 400},
+      {"(while (lt (load A t) n) (store A t (add (mul (load A t) 2) 1)))", 0, 7},
+      {"(for i:int64 0 n serial (while (lt (load A t) (sub n i)) (store A t (add (mul (load A t) 2)"
+       " 1))))",
+       0, 100 * 8},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 8) n:int64"
@@ -935,6 +942,9 @@ static void test_endless_threads_are_refused(void) {
   assert_refused(
       "test_gpu -max_iterations=99", loops, BP_ERROR_NOT_IMPLEMENTED,
       "'f': the loops of a thread have 100 iterations, and the device ends them after 99");
+  assert_refused("test_gpu -max_iterations=89 -index_bits=32",
+                 "(for i:int64 0 9 serial (for k:int64 i (sub 9 i) serial (store A i k)))",
+                 BP_ERROR_NOT_IMPLEMENTED, "have 90 iterations, and the device ends them after 89");
   for (int i = 0; i < 2; i++) {
     char *text =
         g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", loops);

@@ -222,6 +222,15 @@ static char *sums_file(void) {
   return onnx_save(builder);
 }
 
+static char *sorted_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "count");
+  onnx_node(builder, "Shape", "x", "all", "");
+  onnx_node(builder, "TopK", "x,all", "y,places", "");
+  onnx_output(builder, "y");
+  return onnx_save(builder);
+}
+
 /* The model has float64 values, which a target may lack, with a constant and an output of that
  * type. */
 static char *doubles_file(void) {
@@ -589,9 +598,19 @@ static void assert_sums(const char *path, BpModelContext *context) {
   assert_as_closed(path, context, (const int64_t[]){0, 41}, 2); /* nothing is launched */
 }
 
+/* The loops of a heap end where data decide, after the digits of the extent at the latest. */
+static void assert_sorted(const char *path, BpModelContext *context) {
+  assert_as_closed(path, context, (const int64_t[]){30}, 1);
+  assert_run_refused(context, (const int64_t[]){60}, 1,
+                     "kernel 'fused_topk|more than 400 iterations|max_iterations|another device");
+  assert_as_closed(path, context, (const int64_t[]){31}, 1);
+}
+
 /* A device that ends the loops of a thread early refuses the shapes that need longer ones. */
 static void test_short_loops(void) {
   on_targets(sums_file(), (const char *const[]){"vulkan -max_iterations=40", NULL}, assert_sums);
+  on_targets(sorted_file(), (const char *const[]){"vulkan -max_iterations=400", NULL},
+             assert_sorted);
 }
 
 /* Several contexts of one model have different shapes. */
