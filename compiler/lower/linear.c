@@ -587,12 +587,13 @@ static void add_scaled(Linear *linear, const Linear *other, int64_t factor) {
 }
 
 int64_t bp__greatest_divisor(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
+  uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+  while (y) {
+    uint64_t rest = x % y;
+    x = y;
+    y = rest;
   }
-  return a < 0 ? -a : a;
+  return x > INT64_MAX ? 1 : (int64_t)x; /* 2^63 */
 }
 
 /* Splits linear = g * high + low for a division by `divisor`, where g divides `divisor` and every

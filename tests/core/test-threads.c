@@ -341,13 +341,14 @@ static void test_idle_threads_keep_no_process(void) {
     g_assert_cmpint(bp_threads_set(3), ==, 0);
     end_main_thread(0);
     end_main_thread(1);
+    int own = count_threads(); /* with those of a sanitizer */
     for (int i = 0; i < 2; i++) {
       g_autofree Rounds *rounds = g_new0(Rounds, 1);
       g_assert_cmpint(bp_parallel_launch(meet, rounds, 0), ==, 0);
-      g_assert_cmpint(count_threads(), ==, 3);
-      for (int tenths = 0; count_threads() > 1 && tenths < 600; tenths++)
+      g_assert_cmpint(count_threads(), ==, own + 2);
+      for (int tenths = 0; count_threads() > own && tenths < 600; tenths++)
         g_usleep(100000);
-      g_assert_cmpint(count_threads(), ==, 1);
+      g_assert_cmpint(count_threads(), ==, own);
     }
     return;
   }
