@@ -325,7 +325,7 @@ static int convert_byte_conv(Layout *layout, const BpGraphNode *node, const BpBy
   put_window_attrs(layout, &w, attrs);
   attrs[3] = bp__attr_int(layout->graph, "channels", x->shape[1] * x->shape[4] / 4);
   attrs[4] = bp__attr_int(layout->graph, "is_dot", 1);
-  attrs[5] = bp__attr_int(layout->graph, "pad", (int32_t)(bytes->zero * UINT32_C(0x01010101)));
+  attrs[5] = bp__attr_int(layout->graph, "pad", (int32_t)(zero * UINT32_C(0x01010101)));
   /* Without padding the function is that of convolutions with other zero points. */
   bool is_padded = w.pad_begin[0] || w.pad_begin[1] || w.pad_end[0] || w.pad_end[1];
   return set_blocked(layout, node,

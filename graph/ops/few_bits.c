@@ -123,7 +123,10 @@ static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weig
  * the last block. If `offset` is NULL, the weights are codes of table number `table`. */
 static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, const Weights *w,
                                     BpGraphValue *a, BpGraphValue *scales, BpGraphValue *offset,
-                                    BpGraphAttr attr) {
+                                    int64_t table) {
+  const BpGraphAttr attrs[] = {
+      offset ? bp__attr_int(graph, "bits", w->bits) : bp__attr_int(graph, "table", table),
+      bp__attr_int(graph, "accuracy_level", bp__node_int(node, "accuracy_level", 0))};
   int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, ndim = node->inputs[0]->ndim;
   pads[2 * ndim - 1] = w->num_blocks * w->block - w->rows;
   if (pads[2 * ndim - 1])
@@ -136,8 +139,8 @@ static BpGraphValue *packed_product(BpGraph *graph, const BpGraphNode *node, con
   };
   if (!inputs[0] || !inputs[1] || !inputs[2] || (offset && !inputs[3]))
     return NULL;
-  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, offset ? 4 : 3, &attr,
-                      1);
+  return bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, offset ? 4 : 3, attrs,
+                      2);
 }
 
 /* The elements of the blocks to which g_idx assigns the rows: [columns, rows]. */
@@ -176,9 +179,9 @@ BP_ROW_EXPAND(matmul_nbits) {
   BpGraphValue *offset = scales ? offsets(graph, node, &w, scales) : NULL;
   if (!offset)
     return -1;
-  BpGraphValue *sum = bp__node_input(node, 4) ? ordered_product(graph, node, &w, a, scales, offset)
-                                              : packed_product(graph, node, &w, a, scales, offset,
-                                                               bp__attr_int(graph, "bits", w.bits));
+  BpGraphValue *sum = bp__node_input(node, 4)
+                          ? ordered_product(graph, node, &w, a, scales, offset)
+                          : packed_product(graph, node, &w, a, scales, offset, 0);
   sum = bp__op_cast(graph, node, sum, node->inputs[0]->dtype);
   if (sum && bp__node_input(node, 5))
     sum = bp__op_onto(graph, node, "Add", sum, node->inputs[5],
@@ -286,8 +289,7 @@ static BpGraphValue *coded_product(BpGraph *graph, const BpGraphNode *node, cons
                      .num_blocks = c->rows / c->block,
                      .bytes = c->block / 2};
   BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
-  return packed_product(graph, node, &w, a, scales, NULL,
-                        bp__attr_int(graph, "table", bp__node_int(node, "quant_type", 0)));
+  return packed_product(graph, node, &w, a, scales, NULL, bp__node_int(node, "quant_type", 0));
 }
 
 BP_ROW_EXPAND(matmul_bnb4) {

@@ -84,7 +84,7 @@ own functions [work](graph.md#control-flow), and so do [sequences and optionals]
 
 These operators of `com.microsoft` work, with open extents, compared with onnxruntime. An attribute or input after "without" is refused.
 
-- `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; in float32 whatever `accuracy_level` says.
+- `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; in float32, or int8 if that is faster and `accuracy_level` is 4.
   With `g_idx`, or `MatMulBnb4` blocks across columns, constant weights become float32.
 - `GatherBlockQuantized`, `MoE` and `QMoE` (every expert is computed; without a third projection).
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (row-wise ranges), `QGemm`,
