@@ -12,7 +12,7 @@ dist_doc_DATA = docs/abi.md docs/architecture.md docs/architecture.svg docs/arti
 measurementsdir = $(docdir)/measurements
 dist_measurements_DATA = docs/measurements/bridges-2026-11-27.md docs/measurements/compile-2026-11-30.md \
 	docs/measurements/language-model-2026-11-27.md docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
-	docs/measurements/models-2026-11-22.md docs/measurements/models-2026-11-27.md docs/measurements/open-2026-11-29.md \
+	docs/measurements/models-2026-11-22.md docs/measurements/models-2026-11-27.md docs/measurements/open-2026-11-29.md docs/measurements/open-2026-11-30.md \
 	docs/measurements/plugin-hosts-2026-11-21.md docs/measurements/quantised-2026-11-30.md \
 	docs/measurements/coverage-2026-11-23.md docs/measurements/devices-2026-11-26.md \
 	docs/measurements/memory-2026-11-25.md docs/measurements/memory-2026-11-29.md \
