@@ -53,8 +53,8 @@ const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *fun
 const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *function);
 
 /* An upper bound of the iterations of all loops that one thread executes, INT32_MAX for more: an
- * expression of the function's scalars, NULL with an error. A WHILE, and a loop whose extent is
- * data, count as one. */
+ * expression of the function's scalars, NULL with an error. A WHILE without a known end, and a
+ * loop whose extent is data, count as one. */
 const BpIrNode *bp__count_iterations(BpIrModule *module, const BpIrNode *function);
 /* Fails if this number is a constant above the target's max_iterations, if that is set. */
 int bp__check_iterations(BpIrModule *module, const BpIrNode *function, const BpTarget *target);
