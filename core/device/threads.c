@@ -14,8 +14,8 @@
  * Tasks are divided into ranges, one for each thread, and each thread runs its own range first. So
  * a task index runs on the same core in every launch, and the core has the task's data in its
  * caches. Idle workers spin for a while, then sleep on a futex of their own, and end after some
- * seconds, so that they do not keep a process whose other threads have ended. The next launch
- * replaces ended workers. */
+ * seconds: a process ends when its last thread has ended. The next launch replaces ended
+ * workers. */
 
 #include "core/registry/log.h"
 #include "core/system/env.h"
@@ -294,7 +294,8 @@ int bp_parallel_barrier(int32_t task_id, BpParallelGroup *view) {
 /* ---- Workers ----------------------------------------------------------------------------- */
 
 /* Ends a sleeping worker, unless a launch has the team; returns whether the thread has to end. A
- * launch first takes the team and then looks for ended workers, so one of both sees the other. */
+ * launch first takes the team and then looks for ended workers, so at least one of them sees the
+ * other. */
 static int retire(Worker *worker) {
   uint32_t state = ASLEEP;
   if (!atomic_compare_exchange_strong(&worker->state, &state, ENDED))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread waits for work, does it, and reports its end. A thread without work for some seconds
- * ends, so that it does not keep a process whose other threads have ended. */
+ * ends: a process ends when its last thread has ended. */
 
 #include "graph/exec/queue_thread.h"
 
