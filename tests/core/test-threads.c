@@ -306,6 +306,7 @@ static void test_child_of_a_fork_gets_an_error_and_no_hang(void) {
 
 /* A child whose main thread ends after a launch must end, too, with or without a signal. Its end of
  * the pipe is closed when the main thread is about to end. */
+#ifndef __SANITIZE_THREAD__
 static void end_main_thread(int is_terminated) {
   int ends[2], status = 0;
   char none;
@@ -334,21 +335,26 @@ static void end_main_thread(int is_terminated) {
   g_assert_cmpint(ended, ==, child);
   g_assert_true(WIFEXITED(status));
 }
+#endif
 
 /* Idle threads end, and the next launch replaces them. */
 static void test_idle_threads_keep_no_process(void) {
   if (g_test_subprocess()) {
     g_assert_cmpint(bp_threads_set(3), ==, 0);
+#ifndef __SANITIZE_THREAD__ /* it has a thread of its own, which does not end */
     end_main_thread(0);
     end_main_thread(1);
-    int own = count_threads(); /* with those of a sanitizer */
+#endif
+    int most = 0; /* with those of a sanitizer */
     for (int i = 0; i < 2; i++) {
       g_autofree Rounds *rounds = g_new0(Rounds, 1);
       g_assert_cmpint(bp_parallel_launch(meet, rounds, 0), ==, 0);
-      g_assert_cmpint(count_threads(), ==, own + 2);
-      for (int tenths = 0; count_threads() > own && tenths < 600; tenths++)
+      most = i == 0 ? count_threads() : most;
+      g_assert_cmpint(most, >=, 3);
+      g_assert_cmpint(count_threads(), ==, most);
+      for (int tenths = 0; count_threads() > most - 2 && tenths < 600; tenths++)
         g_usleep(100000);
-      g_assert_cmpint(count_threads(), ==, own);
+      g_assert_cmpint(count_threads(), ==, most - 2);
     }
     return;
   }
