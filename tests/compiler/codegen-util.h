@@ -234,39 +234,13 @@ static inline void place_args(DeviceArgs *placed, const Args *args, BpDevice dev
   }
 }
 
-/* Evaluates the extent of a launch; scalar parameters are 5. */
-static inline int64_t value_of_extent(const BpIrNode *node) {
-  const BpIrTable *ir = bp_ir_table();
-  int32_t kind = ir->kind(node);
-  if (kind == BP_IR_INT_IMM || kind == BP_IR_VAR)
-    return kind == BP_IR_VAR ? 5 : ir->int_value(node);
-  int64_t a = value_of_extent(ir->operand(node, 0));
-  if (kind == BP_IR_CAST)
-    return a;
-  int64_t b = value_of_extent(ir->operand(node, 1));
-  switch (kind) {
-  case BP_IR_ADD:
-    return a + b;
-  case BP_IR_SUB:
-    return a - b;
-  case BP_IR_MUL:
-    return a * b;
-  case BP_IR_MIN:
-    return MIN(a, b);
-  case BP_IR_MAX:
-    return MAX(a, b);
-  default:
-    g_assert_not_reached();
-  }
-}
-
 static inline void add_launch(DeviceArgs *placed, const BpIrNode *kernel) {
   const BpIrTable *ir = bp_ir_table();
   for (int32_t i = (int32_t)ir->int_value(kernel); i < ir->num_operands(kernel); i++) {
     const BpIrNode *attr = ir->operand(kernel, i);
     if (ir->kind(attr) != BP_IR_ATTR || strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0)
       continue;
-    int64_t extent = value_of_extent(ir->operand(attr, 1));
+    int64_t extent = value_of_extent(ir->operand(attr, 1), 5);
     placed->values[placed->count++] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = extent};
   }
 }

@@ -90,4 +90,34 @@ static inline char *with_buffer(const char *dtype, int64_t extent, const char *b
                          dtype, extent, body);
 }
 
+/* Evaluates an extent; scalar parameters are `scalar`. */
+static inline int64_t value_of_extent(const BpIrNode *node, int64_t scalar) {
+  const BpIrTable *ir = bp_ir_table();
+  int32_t kind = ir->kind(node);
+  if (kind == BP_IR_INT_IMM || kind == BP_IR_VAR)
+    return kind == BP_IR_VAR ? scalar : ir->int_value(node);
+  int64_t a = value_of_extent(ir->operand(node, 0), scalar);
+  if (kind == BP_IR_CAST)
+    return a;
+  int64_t b = value_of_extent(ir->operand(node, 1), scalar);
+  switch (kind) {
+  case BP_IR_ADD:
+    return a + b;
+  case BP_IR_SUB:
+    return a - b;
+  case BP_IR_MUL:
+    return a * b;
+  case BP_IR_DIV:
+    return a / b;
+  case BP_IR_FLOORMOD:
+    return a % b;
+  case BP_IR_MIN:
+    return MIN(a, b);
+  case BP_IR_MAX:
+    return MAX(a, b);
+  default:
+    g_error("the kind %s is not among the extents of the tests", ir->kind_name(kind));
+  }
+}
+
 #endif

@@ -561,35 +561,6 @@ static void test_functions_split_into_kernels(void) {
   bp_object_release(module);
 }
 
-/* The value of an expression of one scalar. */
-static int64_t value_for(const BpIrNode *node, int64_t scalar) {
-  const BpIrTable *ir = bp_ir_table();
-  int32_t kind = ir->kind(node);
-  if (kind == BP_IR_INT_IMM)
-    return ir->int_value(node);
-  if (kind == BP_IR_VAR)
-    return scalar;
-  int64_t a = value_for(ir->operand(node, 0), scalar), b = value_for(ir->operand(node, 1), scalar);
-  switch (kind) {
-  case BP_IR_ADD:
-    return a + b;
-  case BP_IR_SUB:
-    return a - b;
-  case BP_IR_MUL:
-    return a * b;
-  case BP_IR_DIV:
-    return a / b;
-  case BP_IR_FLOORMOD:
-    return a % b;
-  case BP_IR_MIN:
-    return MIN(a, b);
-  case BP_IR_MAX:
-    return MAX(a, b);
-  default:
-    g_error("the kind %s is not among the extents of this test", ir->kind_name(kind));
-  }
-}
-
 /* Loops of a thread, and the number of their iterations if the scalar n is 0 and 100. */
 static void test_iterations_of_threads_are_counted(void) {
   static const struct {
@@ -642,8 +613,8 @@ static void test_iterations_of_threads_are_counted(void) {
     assert_ok(list == NULL);
     const BpIrNode *iterations = bp_kernel_list_get(list, 0)->iterations;
     g_test_message("%s", cases[i].loops);
-    g_assert_cmpint(value_for(iterations, 0), ==, cases[i].for_none);
-    g_assert_cmpint(value_for(iterations, 100), ==, cases[i].for_hundred);
+    g_assert_cmpint(value_of_extent(iterations, 0), ==, cases[i].for_none);
+    g_assert_cmpint(value_of_extent(iterations, 100), ==, cases[i].for_hundred);
     bp_object_release(kernels);
     bp_object_release(module);
     g_free(text);
