@@ -391,6 +391,9 @@ static int parse_part(Parser *parser, char letter, Scalars *scalars) {
   case 'c':
     scalars->int_value = parse_word(parser, bp__ir_call_words, "intrinsic, extern or packed");
     return scalars->int_value < 0 ? -1 : 0;
+  case 'u':
+    scalars->int_value = is_atom(parser, BP__IR_UNMASKED);
+    return scalars->int_value ? advance(parser) : 0;
   case 'E':
   case 'B':
     return parse_rest(parser);

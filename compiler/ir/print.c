@@ -238,6 +238,10 @@ static void print_by_form(Printer *printer, const BpIrNode *node, const char *fo
   bp__text_format(&printer->text, "(%s", bp__ir_kind_name(node->kind));
   int32_t next = 0;
   for (; *form; form++) {
+    if (*form == 'u') {
+      bp__text_add(&printer->text, node->int_value ? " " BP__IR_UNMASKED : "");
+      continue;
+    }
     if (!strchr("emEbBovD", *form)) {
       bp__text_add(&printer->text, " ");
       print_scalar(printer, node, *form);

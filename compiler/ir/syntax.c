@@ -16,7 +16,7 @@ const char *bp__ir_form(int32_t kind) {
   case BP_IR_EVALUATE:
     return "e";
   case BP_IR_SELECT:
-    return "eee";
+    return "eeeu";
   case BP_IR_CAST:
   case BP_IR_REINTERPRET:
     return "Te";

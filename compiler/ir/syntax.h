@@ -9,6 +9,8 @@
 extern const char *const bp__ir_for_words[];
 extern const char *const bp__ir_scope_words[];
 extern const char *const bp__ir_call_words[];
+/* The word for the int 1 of a SELECT. */
+#define BP__IR_UNMASKED "unmasked"
 
 /* Returns the text form of a construct: one letter for each operand or scalar after its word:
  *   'T' its type           'n' its int                 's' its text, quoted
@@ -17,7 +19,7 @@ extern const char *const bp__ir_call_words[];
  *   'b' a body statement   'B' statements to the end   'o' a statement, absent at the end
  *   'v' the VAR that it binds                          'D' the BUFFER that it declares
  *   'L' lanes of its type  'f' 'c' words for its int: a loop kind, a call kind
- *   'r' its text as a plain word
+ *   'r' its text as a plain word                       'u' the word of its int, absent if 0
  * Returns NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
 const char *bp__ir_form(int32_t kind);
 

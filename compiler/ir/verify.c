@@ -417,6 +417,8 @@ static int check_construct(Verifier *verifier, const BpIrNode *node) {
   case BP_IR_SELECT:
     if (!bp__dtype_equal(node->operands[1]->dtype, node->operands[2]->dtype))
       return fail(verifier, node, "the choices of a select have different types");
+    if (node->int_value != 0 && node->int_value != 1)
+      return fail(verifier, node, "the int of a select is neither 0 nor 1");
     return is_bool(node->operands[0], node->dtype.lanes)
                ? 0
                : fail_type(verifier, node, 0, "bool with the lanes of the choices");

@@ -104,6 +104,7 @@ static void test_expressions(void) {
       "(shl 1:uint8 2:uint8)",
       "(shr 1 2)",
       "(select (lt 1 2) 1:float32 2:float32)",
+      "(select (lt 1 2) 1:float32 2:float32 unmasked)",
       "(cast float16 1)",
       "(reinterpret int32 1:float32)",
       "(load A 3)",
