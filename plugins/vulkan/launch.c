@@ -30,6 +30,14 @@ static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint6
                          (unsigned long long)bytes);
 }
 
+/* The maximum number of bytes of a buffer argument. An index into an array is signed and has 32
+ * bits (SPIR-V, OpAccessChain). */
+static uint64_t most_bytes(const Launch *launch, int32_t i) {
+  uint64_t most = launch->device->info->properties.limits.maxStorageBufferRange;
+  uint64_t indexed = (uint64_t)launch->kernel->needs.element_bytes[i] << 31;
+  return indexed && indexed < most ? indexed : most;
+}
+
 /* The part of a buffer that a tensor covers, checked. */
 static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanBuffer **buffer,
                         VkDescriptorBufferInfo *part) {
@@ -48,10 +56,10 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
   if (given.size == 0)
     given.offset = 0; /* a binding must not be empty, and the buffer may end with the tensor */
   uint64_t size = given.size ? given.size : (*buffer)->size ? (*buffer)->size : 1;
-  uint64_t most = info->properties.limits.maxStorageBufferRange;
-  if (size > most)
-    return bad_part(
-        launch, i, "a kernel of this device takes tensors of at most this many bytes:", size, most);
+  if (size > most_bytes(launch, i))
+    return bad_part(launch, i,
+                    "a kernel of this device takes tensors of at most this many bytes:", size,
+                    most_bytes(launch, i));
   *part = (VkDescriptorBufferInfo){(*buffer)->handle, given.offset, (size + 3) / 4 * 4};
   return 0;
 }

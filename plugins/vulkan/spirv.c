@@ -21,6 +21,8 @@ enum {
   OP_TYPE_VECTOR = 23,
   OP_TYPE_IMAGE = 25,
   OP_TYPE_ARRAY = 28,
+  OP_TYPE_RUNTIME_ARRAY = 29,
+  OP_TYPE_STRUCT = 30,
   OP_TYPE_POINTER = 32,
   OP_CONSTANT = 43,
   OP_VARIABLE = 59,
@@ -84,6 +86,15 @@ static uint64_t type_bytes(const Reader *reader, uint32_t type) {
   return 0;
 }
 
+/* Returns the bytes of an element of a storage buffer, a structure whose only member is an array;
+ * 0: unknown. */
+static uint32_t element_bytes(const Reader *reader, const Id *block) {
+  const Id *array = get_id(reader, block->a);
+  if (block->op != OP_TYPE_STRUCT || array->op != OP_TYPE_RUNTIME_ARRAY)
+    return 0;
+  return (uint32_t)type_bytes(reader, array->a);
+}
+
 /* Returns the format of a storage texel buffer of generated kernels; VK_FORMAT_UNDEFINED for other
  * formats. */
 static VkFormat texel_format(uint32_t format) {
@@ -145,6 +156,7 @@ static int32_t variable(Reader *reader, const uint32_t *words, uint32_t count) {
   const Id *type = get_id(reader, pointer->b);
   if (words[3] == CLASS_STORAGE_BUFFER) {
     needs->bindings[binding - 1] = BP_VULKAN_STORAGE;
+    needs->element_bytes[binding - 1] = element_bytes(reader, type);
     return 0;
   }
   needs->formats[binding - 1] = texel_format(type->b);
@@ -186,7 +198,10 @@ static int32_t instruction(Reader *reader, const uint32_t *words, uint32_t count
     return decorate(reader, words, count);
   case OP_TYPE_INT:
   case OP_TYPE_FLOAT:
+  case OP_TYPE_RUNTIME_ARRAY:
     return keep(reader, words, count, 1, 2, 2);
+  case OP_TYPE_STRUCT: /* it may have no member, and is of interest if it has one */
+    return count == 3 ? keep(reader, words, count, 1, 2, 2) : 0;
   case OP_TYPE_VECTOR:
   case OP_TYPE_ARRAY:
   case OP_TYPE_POINTER:

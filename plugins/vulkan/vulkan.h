@@ -386,8 +386,9 @@ typedef struct BpVulkanNeeds {
   BpVulkanFeatures features;
   uint32_t local_size[3];
   uint64_t shared_bytes;
-  uint8_t bindings[BP_KERNEL_MAX_ARGS]; /* BP_VULKAN_*, by argument */
-  uint32_t formats[BP_KERNEL_MAX_ARGS]; /* VkFormat of a texel buffer */
+  uint8_t bindings[BP_KERNEL_MAX_ARGS];       /* BP_VULKAN_*, by argument */
+  uint32_t formats[BP_KERNEL_MAX_ARGS];       /* VkFormat of a texel buffer */
+  uint32_t element_bytes[BP_KERNEL_MAX_ARGS]; /* of a storage buffer; 0: unknown */
 } BpVulkanNeeds;
 
 /* Reads a SPIR-V binary, and checks the parts that it reads. `name` is for messages. */
