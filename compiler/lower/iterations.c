@@ -4,10 +4,12 @@
  *
  * The count is an expression of the function's scalars, which are open extents. A loop whose extent
  * depends on other loops counts with its greatest extent. A WHILE counts as many iterations as its
- * variable takes to its end if each adds 1, or doubles it. Others, and a loop whose extent is data,
- * count as one iteration, because their numbers are not known before the launch. */
+ * variable takes to its end if each adds 1, or doubles it, or to 0 if each halves it. Others, and a
+ * loop whose extent is data, have numbers that are not known before the launch, and count as
+ * MANY. */
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "compiler/lower/passes.h"
 
@@ -178,7 +180,7 @@ static const BpIrNode *iterations_of_loop(Counter *counter, const BpIrNode *loop
   const BpIrNode *inside = iterations_of(counter, loop->operands[3]);
   if (loop->int_value == BP_IR_FOR_BOUND)
     return inside;
-  const BpIrNode *most = extent.most ? extent.most : one;
+  const BpIrNode *most = extent.most ? extent.most : number(counter, MANY);
   if (!is_natural(most))
     most = combine(counter, BP_IR_MAX, most, number(counter, 0));
   return count(counter, BP_IR_MUL, count(counter, BP_IR_MIN, most, number(counter, MANY)),
@@ -207,21 +209,45 @@ static const BpIrNode *digits_of(Counter *counter, const BpIrNode *value) {
   return digits;
 }
 
-/* WHILE a variable is less than an end. */
+/* Returns 1 if the node stores a fraction in an unsigned variable, whose buffer is the context. */
+static int visit_fraction(void *context, const BpIrNode *node) {
+  int64_t shift;
+  if (node->kind != BP_IR_STORE || node->operands[0] != context)
+    return 0;
+  const BpIrNode *value = node->operands[2];
+  return value->kind == BP_IR_SHR && value->dtype.code == BP_DTYPE_UINT &&
+         bp__ir_const_int(value->operands[1], &shift) && shift > 0;
+}
+
+/* Whether a visitor finds a store to the variable that a condition reads. */
+static bool has_store(Counter *counter, const BpIrNode *loop,
+                      int (*visit)(void *context, const BpIrNode *node)) {
+  const BpIrNode *variable = loop->operands[0]->operands[0]->operands[0];
+  int found = bp__ir_visit_once(loop->operands[1], visit, (void *)(uintptr_t)variable);
+  counter->failed |= found < 0;
+  return found > 0;
+}
+
+/* The number of times that a WHILE runs its body. */
+static const BpIrNode *times_of_while(Counter *counter, const BpIrNode *loop) {
+  const BpIrNode *condition = loop->operands[0], *many = number(counter, MANY);
+  if (condition->num_operands != 2 || condition->operands[0]->kind != BP_IR_LOAD)
+    return many;
+  const BpIrNode *variable = condition->operands[0], *end = condition->operands[1];
+  if (condition->kind == BP_IR_NE && bp__ir_is_int_value(end, 0))
+    return has_store(counter, loop, visit_fraction) ? number(counter, variable->dtype.bits) : many;
+  const BpIrNode *most = condition->kind == BP_IR_LT ? limits_of(counter, end).most : NULL;
+  if (!most)
+    return many;
+  most = combine(counter, BP_IR_MAX, most, number(counter, 0));
+  most = count(counter, BP_IR_MIN, most, many);
+  return has_store(counter, loop, visit_multiple) ? digits_of(counter, most) : most;
+}
+
 static const BpIrNode *iterations_of_while(Counter *counter, const BpIrNode *loop) {
-  const BpIrNode *condition = loop->operands[0], *times = number(counter, 1);
   const BpIrNode *inside = iterations_of(counter, loop->operands[1]);
-  bool has_variable = condition->kind == BP_IR_LT && condition->operands[0]->kind == BP_IR_LOAD;
-  const BpIrNode *most = has_variable ? limits_of(counter, condition->operands[1]).most : NULL;
-  if (most) {
-    void *variable = (void *)(uintptr_t)condition->operands[0]->operands[0];
-    int doubles = bp__ir_visit_once(loop->operands[1], visit_multiple, variable);
-    counter->failed |= doubles < 0;
-    most = combine(counter, BP_IR_MAX, most, number(counter, 0));
-    most = count(counter, BP_IR_MIN, most, number(counter, MANY));
-    times = doubles > 0 ? digits_of(counter, most) : most;
-  }
-  return count(counter, BP_IR_MUL, times, count(counter, BP_IR_ADD, inside, number(counter, 1)));
+  return count(counter, BP_IR_MUL, times_of_while(counter, loop),
+               count(counter, BP_IR_ADD, inside, number(counter, 1)));
 }
 
 /* The iterations of a statement, NULL if memory is exhausted. */
@@ -256,8 +282,11 @@ int bp__check_iterations(BpIrModule *module, const BpIrNode *function, const BpT
     return -1;
   if (!bp__ir_const_int(iterations, &value) || value <= most)
     return 0;
+  char known[64] = "have a number of iterations that depends on data or is large";
+  if (value < MANY)
+    snprintf(known, sizeof known, "have %" PRId64 " iterations", value);
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                        "kernel '%s': the loops of a thread have %" PRId64 "%s iterations, and the "
-                        "device ends them after %" PRId64 " (attribute max_iterations)",
-                        function->str_value, value, value < MANY ? "" : " or more", most);
+                        "kernel '%s': the loops of a thread %s, and the device ends them after "
+                        "%" PRId64 " (attribute max_iterations)",
+                        function->str_value, known, most);
 }

@@ -106,8 +106,8 @@ static int keep_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
   Box box = read_box(&s, block, i);
   const BpIrNode *before = bp_ir_block_variable(block, "before", zero);
   const BpIrNode *is_free = bp_ir_block_variable(block, "is_free", one);
-  bp_ir_block_while(block, x_lt(ir, bp_ir_block_value(block, before),
-                                x_mul(ir, i, bp_ir_block_value(block, is_free))));
+  const BpIrNode *end = x_min(ir, x_mul(ir, i, bp_ir_block_value(block, is_free)), i);
+  bp_ir_block_while(block, x_lt(ir, bp_ir_block_value(block, before), end));
   const BpIrNode *other = bp_ir_block_let(block, "other", bp_ir_block_value(block, before));
   bp_ir_block_assign(block, before, x_add(ir, other, one));
   bp_ir_block_if(block, read_at(&s, tensors[0], other));

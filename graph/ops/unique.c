@@ -156,7 +156,7 @@ static const BpIrNode *find_groups(const Uniques *u) {
   put(u, GROUP, place, group);
   put(u, COUNT, group, x_add(ir, read_table(u, COUNT, group), one));
   bp_ir_block_close(u->block);
-  return let(u, "all", value_of(u, count));
+  return let(u, "all", x_min(ir, value_of(u, count), u->rows));
 }
 
 /* Sorts the groups by their first rows. */

@@ -595,8 +595,10 @@ static void test_iterations_of_threads_are_counted(void) {
        " (for k:int64 0 (mul n 100000) serial (store A t k))))",
        0, INT32_MAX},
       {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
-      {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", 4, 4},
-      {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", 4, 4},
+      {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", INT32_MAX,
+       INT32_MAX},
+      {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", INT32_MAX,
+       INT32_MAX},
       /* a variable that grows to an end */
       {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t (add (load A t) 1))))", 0, 400},
       {"(while (lt (load A t) n) (store A t (add (mul (load A t) 2) 1)))", 0, 7},
@@ -916,6 +918,17 @@ static void test_endless_threads_are_refused(void) {
   assert_refused("test_gpu -max_iterations=89 -index_bits=32",
                  "(for i:int64 0 9 serial (for k:int64 i (sub 9 i) serial (store A i k)))",
                  BP_ERROR_NOT_IMPLEMENTED, "have 90 iterations, and the device ends them after 89");
+  static const char data[] = "iterations that depends on data or is large";
+  assert_refused("test_gpu -max_iterations=65535",
+                 "(for i:int64 0 (load A 0) serial (store A i i))", BP_ERROR_NOT_IMPLEMENTED, data);
+  assert_refused("test_gpu -max_iterations=65535",
+                 "(while (lt (load A 0) (load A 1)) (store A 0 (add (load A 0) 1)))",
+                 BP_ERROR_NOT_IMPLEMENTED, data);
+  assert_refused("test_gpu -max_iterations=63",
+                 "(allocate (buffer V uint64 local 1) (seq (store V 0 (cast uint64 (load A 0)))"
+                 " (while (ne (load V 0) 0:uint64) (seq (store A 0 1)"
+                 " (store V 0 (shr (load V 0) 1:uint64))))))",
+                 BP_ERROR_NOT_IMPLEMENTED, "have 64 iterations, and the device ends them after 63");
   for (int i = 0; i < 2; i++) {
     char *text =
         g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", loops);
