@@ -90,7 +90,7 @@ check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
 .PHONY: check-plain check-sanitized check-quick check-part check-threads distcheck-part
 
-EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h \
+EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h tests/process_usage.h \
 	tests/bare_device.h tests/tap.sh tests/run-test
 
 include tests/frame/local.mk

@@ -2,6 +2,7 @@
 /* A plugin in a process of its own (BACKPLANE_ISOLATE): devices, memory, kernels, and all ways in
  * which that process can end. The devices are those of tests/mock/fragile.c. */
 #include "tests/core/plugin_files.h"
+#include "tests/process_usage.h"
 
 #include <backplane/device.h>
 #include <backplane/device_extensions.h>
@@ -606,15 +607,6 @@ static void test_worker_without_memory_gives_errors(void) {
   kill(worker, SIGKILL);
   assert_error(launch(device, "fail", NULL, 0), BP_ERROR_DEVICE_LOST, "was killed");
   assert_lost_and_replaced(worker);
-}
-
-static int count_descriptors(void) {
-  int count = 0;
-  DIR *folder = opendir("/proc/self/fd");
-  while (readdir(folder))
-    count++;
-  closedir(folder);
-  return count;
 }
 
 static void test_lost_workers_leave_no_descriptors(void) {

@@ -2,6 +2,7 @@
 /* Modules: functions, imports, C source, exported libraries, and files that are not modules. */
 
 #include "tests/core/module-fixture.h"
+#include "tests/process_usage.h"
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -1383,16 +1384,6 @@ static char *export_adder(const char *name, const char *flags) {
   g_assert_cmpint(bp_module_export_library(module, path), ==, 0);
   bp_object_release(module);
   return path;
-}
-
-static int count_descriptors(void) {
-  int count = 0;
-  GDir *folder = g_dir_open("/proc/self/fd", 0, NULL);
-  g_assert_nonnull(folder);
-  while (g_dir_read_name(folder))
-    count++;
-  g_dir_close(folder);
-  return count;
 }
 
 /* The loader never unmaps such a library. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's thread pool: launches, barriers, errors, several launchers at once, forks. */
 
+#include "tests/process_usage.h"
+
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <glib.h>
@@ -267,16 +269,6 @@ static void test_tasks_flush_denormals_and_the_caller_does_not(void) {
 }
 
 /* ---- Idle threads ------------------------------------------------------------------------ */
-
-static int count_threads(void) {
-  int count = 0;
-  GDir *folder = g_dir_open("/proc/self/task", 0, NULL);
-  g_assert_nonnull(folder);
-  while (g_dir_read_name(folder))
-    count++;
-  g_dir_close(folder);
-  return count;
-}
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 

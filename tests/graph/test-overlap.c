@@ -3,6 +3,7 @@
  * the order of calls shows. The device does its work only when a caller waits for it. */
 #include "tests/bare_device.h"
 #include "tests/graph/call_graph.h"
+#include "tests/process_usage.h"
 
 #include <backplane/device_extensions.h>
 #include <backplane/graph/executor.h>
@@ -449,20 +450,10 @@ static void test_device_has_its_half_while_a_value_crosses_to_another(void) {
   bp_object_release(module);
 }
 
-/* Counts the threads of this process. */
-static guint count_threads(void) {
-  GDir *all = g_dir_open("/proc/self/task", 0, NULL);
-  guint count = 0;
-  while (g_dir_read_name(all))
-    count++;
-  g_dir_close(all);
-  return count;
-}
-
 /* The second thread exists between runs; there is one for any number of runs, and it ends with the
  * graph. The kernel lists a joined thread a little longer. */
 static void test_second_thread_is_kept_until_the_graph_ends(void) {
-  guint before = count_threads();
+  int before = count_threads();
   BpModule *module = create_crossing();
   awaited = 3;
   for (int i = 0; i < 5; i++) {

@@ -7,6 +7,7 @@
 #include "tests/bare_device.h"
 #include "tests/compiler/codegen-util.h"
 #include "tests/graph/call_graph.h"
+#include "tests/process_usage.h"
 
 #include <backplane/graph/executor.h>
 #include <backplane/object.h>
@@ -231,19 +232,9 @@ static void test_nodes_on_all_devices_give_the_results_of_nodes_in_turn(void) {
   g_rand_free(rand);
 }
 
-static guint count_threads(void) {
-  GDir *tasks = g_dir_open("/proc/self/task", 0, NULL);
-  guint count = 0;
-  g_assert_nonnull(tasks);
-  while (g_dir_read_name(tasks))
-    count++;
-  g_dir_close(tasks);
-  return count;
-}
-
 /* Waits until fewer threads are there: those of drivers stay. */
 static void wait_for_fewer_threads(void) {
-  guint count = count_threads();
+  int count = count_threads();
   for (int tenths = 0; count_threads() >= count && tenths < 600; tenths++)
     g_usleep(G_USEC_PER_SEC / 10);
   g_assert_cmpuint(count_threads(), <, count);
