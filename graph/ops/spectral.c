@@ -8,8 +8,7 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-#define PI   3.14159265358979323846
-#define WIDE BP__FLOAT64
+#define PI 3.14159265358979323846
 
 /* ---- Transforms -------------------------------------------------------------------------- */
 

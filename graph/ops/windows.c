@@ -7,8 +7,7 @@
 #include "graph/ops/rows.h"
 #include "graph/ops/vector.h"
 
-#define PI   3.14159265358979323846
-#define WIDE BP__FLOAT64
+#define PI 3.14159265358979323846
 
 static int output_dtype(const BpGraphNode *node, BpDataType *dtype) {
   int64_t number = bp__node_int(node, "output_datatype", 1);
@@ -131,7 +130,7 @@ typedef struct MelOfData {
 
 static BpGraphValue *wide_number(BpVectorMaker m, double value) {
   int64_t one = 1;
-  BpGraphValue *number = bp__graph_constant(m.graph, m.node->name, WIDE, &one, 1, NULL);
+  BpGraphValue *number = bp__graph_constant(m.graph, m.node->name, BP__FLOAT64, &one, 1, NULL);
   if (number)
     bp__value_put_float(number, 0, value);
   return number;
@@ -144,7 +143,7 @@ static BpGraphValue *wide_input(BpVectorMaker m, int32_t input) {
     bp__op_bad(m.node, "input %d is not one number", input);
     return NULL;
   }
-  return bp__op_cast(m.graph, m.node, bp__op_reshape(m.graph, m.node, value, &one, 1), WIDE);
+  return bp__op_cast(m.graph, m.node, bp__op_reshape(m.graph, m.node, value, &one, 1), BP__FLOAT64);
 }
 
 static BpGraphValue *mel_of(BpVectorMaker m, BpGraphValue *edge) {
@@ -167,8 +166,8 @@ static BpGraphValue *read_mel_of_data(MelOfData *mel) {
   if (!(edges[0] = wide_input(m, 3)) || !(edges[1] = wide_input(m, 4)))
     return NULL;
   BpGraphValue *least = v_reduce(m, "ReduceMin", v_join(m, numbers, 3));
-  mel->length = bp__op_cast(m.graph, m.node, numbers[1], WIDE);
-  mel->rate = bp__op_cast(m.graph, m.node, numbers[2], WIDE);
+  mel->length = bp__op_cast(m.graph, m.node, numbers[1], BP__FLOAT64);
+  mel->rate = bp__op_cast(m.graph, m.node, numbers[2], BP__FLOAT64);
   BpGraphValue *fits = v_binary(m, "GreaterOrEqual", least, one);
   fits = v_binary(m, "And", fits, v_binary(m, "GreaterOrEqual", edges[0], wide_number(m, 0)));
   fits = v_binary(m, "And", fits, v_binary(m, "GreaterOrEqual", edges[1], edges[0]));
@@ -177,8 +176,9 @@ static BpGraphValue *read_mel_of_data(MelOfData *mel) {
       v_binary(m, "LessOrEqual", edges[1], v_binary(m, "Div", mel->rate, wide_number(m, 2))));
   mel->low = mel_of(m, edges[0]);
   mel->step = v_binary(m, "Sub", mel_of(m, edges[1]), mel->low);
-  mel->step = v_binary(m, "Div", mel->step,
-                       bp__op_cast(m.graph, m.node, v_binary(m, "Add", numbers[0], two), WIDE));
+  mel->step =
+      v_binary(m, "Div", mel->step,
+               bp__op_cast(m.graph, m.node, v_binary(m, "Add", numbers[0], two), BP__FLOAT64));
   BpGraphValue *bins = v_binary(m, "Add", v_binary(m, "Div", numbers[1], two), one);
   BpGraphValue *shape = v_join(m, (BpGraphValue *[]){bins, numbers[0]}, 2);
   return bp__op_bind(
@@ -217,8 +217,8 @@ static int mel_of_data(BpGraph *graph, BpGraphNode *node, BpDataType dtype) {
     return -1;
   BpGraphValue *bin = bp__op_counting(graph, node, v_extent(bound, 0));
   BpGraphValue *band = bp__op_counting(graph, node, v_extent(bound, 1));
-  bin = v_column(m, bp__op_cast(graph, node, bin, WIDE));
-  band = bp__op_cast(graph, node, band, WIDE);
+  bin = v_column(m, bp__op_cast(graph, node, bin, BP__FLOAT64));
+  band = bp__op_cast(graph, node, band, BP__FLOAT64);
   BpGraphValue *left = mel_bins(&mel, band, 0), *top = mel_bins(&mel, band, 1);
   BpGraphValue *right = mel_bins(&mel, band, 2), *zero = wide_number(m, 0);
   BpGraphValue *up = v_choose(m, v_binary(m, "Less", bin, left), zero, slope(m, bin, left, top));
