@@ -124,10 +124,14 @@ def is_without_terms(node, inputs):
     return node.op_type in {"ReduceMean", *PRODUCTS} and any(value.size == 0 for value in inputs.values())
 
 
-def is_misread(node):
-    """Return whether onnxruntime computes another product: with g_idx it misreads weights of 2 bits."""
+def is_misread(node, inputs):
+    """Return whether onnxruntime computes something else: with g_idx it misreads weights of 2 bits and takes no zero
+    points, and it leaves out experts whose router weights are not positive."""
+    given = [inputs.get(name) for name in node.input] + [None] * 15
     bits = [attribute.i for attribute in node.attribute if attribute.name == "bits"]
-    return node.op_type == "MatMulNBits" and bits == [2] and len(node.input) > 4 and bool(node.input[4])
+    if node.op_type == "MatMulNBits":
+        return given[4] is not None and (bits == [2] or given[3] is not None)
+    return node.op_type == "QMoE" and given[14] is not None and bool((given[14] <= 0).any())
 
 
 def largest(values):
@@ -1049,7 +1053,7 @@ def check_graph(path, counts):
         if is_open and (node.op_type in OPEN_AT_NAN or has_moments):  # the mean beside infinity is NaN or infinity
             continue
         version = newest if is_by_reference(node) else min(newest, 24)  # the newest that onnxruntime has in full
-        is_other = is_saturated(node, inputs) or is_without_terms(node, inputs) or is_misread(node)
+        is_other = is_saturated(node, inputs) or is_without_terms(node, inputs) or is_misread(node, inputs)
         want = None if is_other else peer(node, inputs, version)
         counts["compared" if want else "not by onnxruntime"] += 1
         for name, value in zip([name for name in node.output if name], want or []):
