@@ -1026,7 +1026,8 @@ def check_operators(command, folder, target, cases):
 
 
 def read_values(path, model):
-    """Return the elements of each output and of the constants, by name."""
+    """Return the elements of each output and of the constants, by name, without integers that are not exact in the
+    file, whose numbers are float64."""
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     numbers, place = np.fromfile(path, "f8"), 0
     for info in model.graph.output:
@@ -1034,7 +1035,9 @@ def read_values(path, model):
         first = place + 2 + int(numbers[place + 1])
         shape = numbers[place + 2:first].astype("i8")
         place = first + int(shape.prod())
-        values[info.name] = numbers[first:place].astype(dtype).reshape(shape)
+        elements = numbers[first:place]
+        if dtype.kind not in "iu" or (np.abs(elements) <= 2**53).all():
+            values[info.name] = elements.astype(dtype).reshape(shape)
     return values
 
 
