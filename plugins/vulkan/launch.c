@@ -102,7 +102,7 @@ static int32_t get_buffer(Launch *launch, int32_t i, const BpValue *arg) {
   return 0;
 }
 
-/* Stores a scalar among the push constants; it takes at least 32 bits. */
+/* Stores a scalar among the others; it takes at least 32 bits. */
 static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
   BpDataType dtype = launch->kernel->call->arg_dtypes[i];
   if (dtype.bits < 32)
@@ -110,7 +110,26 @@ static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
   if (dtype.code == BP_DTYPE_BFLOAT)
     dtype.code = BP_DTYPE_FLOAT;
   return bp_kernel_get_scalar(&bp_vulkan_host, launch->kernel->call, i, arg, dtype,
-                              launch->scalars + launch->kernel->push_offsets[i]);
+                              launch->scalars + launch->kernel->scalar_offsets[i]);
+}
+
+/* Adds a buffer with the scalars, which the work keeps alive. */
+static int32_t add_scalar_buffer(Launch *launch) {
+  const BpVulkanKernel *kernel = launch->kernel;
+  int32_t k = launch->num_buffers;
+  BpVulkanBuffer *buffer = bp_vulkan_buffer_create(launch->device, kernel->scalar_bytes, 1);
+  if (!buffer)
+    return -1;
+  memcpy(buffer->mapped, launch->scalars, kernel->scalar_bytes);
+  launch->held[launch->num_held++] = launch->buffers[k] = buffer;
+  launch->parts[k] = (VkDescriptorBufferInfo){buffer->handle, 0, kernel->scalar_bytes};
+  launch->writes[k] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                             .dstBinding = (uint32_t)kernel->call->num_args,
+                                             .descriptorCount = 1,
+                                             .descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER,
+                                             .pBufferInfo = &launch->parts[k]};
+  launch->num_buffers++;
+  return 0;
 }
 
 static int32_t get_groups(Launch *launch, const BpValue *args) {
@@ -141,6 +160,8 @@ static int32_t read_args(Launch *launch, const BpValue *args) {
     if (is_buffer ? get_buffer(launch, i, &args[i]) : get_scalar(launch, i, &args[i]))
       return -1;
   }
+  if (launch->kernel->has_scalar_buffer && add_scalar_buffer(launch) != 0)
+    return -1;
   return get_groups(launch, args);
 }
 
@@ -177,9 +198,9 @@ static int32_t record(Launch *launch, BpVulkanStream *stream) {
                           launch->pipeline->handle);
   if (launch->num_buffers > 0 && bind_buffers(launch, batch) != 0)
     return -1;
-  if (kernel->push_bytes > 0)
+  if (kernel->scalar_bytes > 0 && !kernel->has_scalar_buffer)
     bp_vk.vkCmdPushConstants(batch->commands, launch->pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT,
-                             0, kernel->push_bytes, launch->scalars);
+                             0, kernel->scalar_bytes, launch->scalars);
   bp_vk.vkCmdDispatch(batch->commands, launch->groups[0], launch->groups[1], launch->groups[2]);
   return 0;
 }
@@ -208,7 +229,7 @@ int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry,
     return -1;
   launch.kernel = kernel;
   launch.num_held = launch.num_buffers = 0;
-  memset(launch.scalars, 0, kernel->push_bytes);
+  memset(launch.scalars, 0, kernel->scalar_bytes);
   launch.device_id = invocation->device.device_id;
   launch.device = bp_vulkan_device(invocation->device.device_id);
   int32_t rc = launch.device ? launch_on(&launch, args, invocation->stream) : -1;

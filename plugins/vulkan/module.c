@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules of kind `vulkan`: a table of kernels, each with a SPIR-V binary of its own whose entry is
  * `main`. The code is the binaries in sequence, each after its number of words. A buffer that is
- * argument i is binding i of set 0; the scalars are the push constants, in order, each at a
- * multiple of its size and at least 32 bits wide. */
+ * argument i is binding i of set 0. The scalars are in order, each at a multiple of its size and at
+ * least 32 bits wide: push constants, or a uniform buffer, which is the binding after those of all
+ * arguments. */
 #include "vulkan.h"
 
 #include <stdlib.h>
@@ -10,16 +11,35 @@
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
+uint32_t bp_vulkan_place_scalar(BpDataType dtype, uint32_t *bytes) {
+  uint32_t size = dtype.bits > 32 ? 8 : 4, offset = (*bytes + size - 1) / size * size;
+  *bytes = offset + size;
+  return offset;
+}
+
 static void place_scalars(BpVulkanKernel *kernel) {
   for (int32_t i = 0; i < kernel->call->num_args; i++) {
     BpDataType dtype = kernel->call->arg_dtypes[i];
-    uint32_t bytes = dtype.bits > 32 ? 8 : 4;
-    if (dtype.code == BP_DTYPE_HANDLE)
-      continue;
-    kernel->push_bytes = (kernel->push_bytes + bytes - 1) / bytes * bytes;
-    kernel->push_offsets[i] = kernel->push_bytes;
-    kernel->push_bytes += bytes;
+    if (dtype.code != BP_DTYPE_HANDLE)
+      kernel->scalar_offsets[i] = bp_vulkan_place_scalar(dtype, &kernel->scalar_bytes);
   }
+}
+
+/* Checks that no binding of the binary is beyond the arguments, except that of the scalars. */
+static int32_t check_bindings(BpVulkanKernel *kernel) {
+  const uint8_t *bindings = kernel->needs.bindings;
+  int is_right = 1;
+  for (int32_t i = 0; i <= BP_KERNEL_MAX_ARGS; i++) {
+    int is_scalars = i == kernel->call->num_args && kernel->scalar_bytes > 0;
+    is_right &= bindings[i] == BP_VULKAN_UNUSED ||
+                (i <= kernel->call->num_args && (bindings[i] == BP_VULKAN_SCALARS) == is_scalars);
+  }
+  kernel->has_scalar_buffer = bindings[kernel->call->num_args] == BP_VULKAN_SCALARS;
+  if (is_right)
+    return 0;
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_FORMAT,
+                         "module of kind vulkan: kernel %s has bindings that are no arguments",
+                         kernel->call->name);
 }
 
 /* Reads a kernel's binary from the code, and finds out which features and bindings it needs. */
@@ -36,7 +56,9 @@ static int32_t take_binary(BpVulkanKernel *kernel, BpByteArray *code) {
   code->data += 4 + (size_t)num_words * 4;
   code->size -= 4 + (size_t)num_words * 4;
   place_scalars(kernel);
-  return bp_vulkan_read_spirv(kernel->call->name, kernel->words, num_words, &kernel->needs);
+  if (bp_vulkan_read_spirv(kernel->call->name, kernel->words, num_words, &kernel->needs) != 0)
+    return -1;
+  return check_bindings(kernel);
 }
 
 static int32_t prepare(BpKernelModule *module) {

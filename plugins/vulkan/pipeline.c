@@ -55,9 +55,10 @@ static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *
   if (needs->shared_bytes > limits->maxComputeSharedMemorySize)
     return too_large(kernel, "bytes of shared memory", needs->shared_bytes,
                      limits->maxComputeSharedMemorySize);
-  if (kernel->push_bytes > limits->maxPushConstantsSize)
-    return too_large(kernel, "bytes of scalar arguments", kernel->push_bytes,
-                     limits->maxPushConstantsSize);
+  uint32_t scalars_limit =
+      kernel->has_scalar_buffer ? limits->maxUniformBufferRange : limits->maxPushConstantsSize;
+  if (kernel->scalar_bytes > scalars_limit)
+    return too_large(kernel, "bytes of scalar arguments", kernel->scalar_bytes, scalars_limit);
   uint64_t count[3] = {0, 0, 0};
   for (int32_t i = 0; i < kernel->call->num_args; i++)
     count[needs->bindings[i]]++;
@@ -82,27 +83,28 @@ static void destroy(BpVulkanShared *shared) {
 }
 
 static VkResult make_layouts(const BpVulkanKernel *kernel, BpVulkanPipeline *pipeline) {
-  VkDescriptorSetLayoutBinding bindings[BP_KERNEL_MAX_ARGS];
+  static const VkDescriptorType types[] = {[BP_VULKAN_STORAGE] = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                           [BP_VULKAN_TEXELS] =
+                                               VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER,
+                                           [BP_VULKAN_SCALARS] = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER};
+  VkDescriptorSetLayoutBinding bindings[BP_KERNEL_MAX_ARGS + 1];
   VkDevice device = pipeline->device->handle;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < (uint32_t)kernel->call->num_args; i++) {
-    if (kernel->needs.bindings[i] == BP_VULKAN_UNUSED)
-      continue;
-    bindings[count++] = (VkDescriptorSetLayoutBinding){
-        i,
-        kernel->needs.bindings[i] == BP_VULKAN_STORAGE ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
-                                                       : VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER,
-        1, VK_SHADER_STAGE_COMPUTE_BIT, NULL};
+  for (uint32_t i = 0; i <= (uint32_t)kernel->call->num_args; i++) {
+    if (kernel->needs.bindings[i] != BP_VULKAN_UNUSED)
+      bindings[count++] = (VkDescriptorSetLayoutBinding){i, types[kernel->needs.bindings[i]], 1,
+                                                         VK_SHADER_STAGE_COMPUTE_BIT, NULL};
   }
   VkDescriptorSetLayoutCreateInfo set = {.sType =
                                              VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
                                          .bindingCount = count,
                                          .pBindings = bindings};
-  VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, kernel->push_bytes};
+  int is_pushed = kernel->scalar_bytes && !kernel->has_scalar_buffer;
+  VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, kernel->scalar_bytes};
   VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                        .setLayoutCount = 1,
                                        .pSetLayouts = &pipeline->set_layout,
-                                       .pushConstantRangeCount = kernel->push_bytes ? 1 : 0,
+                                       .pushConstantRangeCount = is_pushed ? 1 : 0,
                                        .pPushConstantRanges = &push};
   VkResult status = bp_vk.vkCreateDescriptorSetLayout(device, &set, NULL, &pipeline->set_layout);
   if (status == VK_SUCCESS)

@@ -30,6 +30,7 @@ enum {
   MODE_LOCAL_SIZE = 17,
   DECORATION_BINDING = 33,
   CLASS_UNIFORM_CONSTANT = 0,
+  CLASS_UNIFORM = 2,
   CLASS_WORKGROUP = 4,
   CLASS_STORAGE_BUFFER = 12,
   DIM_BUFFER = 5,
@@ -159,10 +160,14 @@ static int32_t variable(Reader *reader, const uint32_t *words, uint32_t count) {
     needs->element_bytes[binding - 1] = element_bytes(reader, type);
     return 0;
   }
+  if (words[3] == CLASS_UNIFORM) {
+    needs->bindings[binding - 1] = BP_VULKAN_SCALARS;
+    return 0;
+  }
   needs->formats[binding - 1] = texel_format(type->b);
   if (words[3] != CLASS_UNIFORM_CONSTANT || type->op != OP_TYPE_IMAGE || type->a != DIM_BUFFER ||
       needs->formats[binding - 1] == VK_FORMAT_UNDEFINED)
-    return damaged(reader, "a binding that is neither a storage buffer nor one of 32-bit texels");
+    return damaged(reader, "a binding that is no storage, uniform or texel buffer");
   needs->bindings[binding - 1] = BP_VULKAN_TEXELS;
   return 0;
 }
@@ -170,7 +175,7 @@ static int32_t variable(Reader *reader, const uint32_t *words, uint32_t count) {
 static int32_t decorate(Reader *reader, const uint32_t *words, uint32_t count) {
   if (count < 4 || words[2] != DECORATION_BINDING)
     return 0;
-  if (words[1] >= reader->bound || words[3] >= BP_KERNEL_MAX_ARGS)
+  if (words[1] >= reader->bound || words[3] > BP_KERNEL_MAX_ARGS)
     return damaged(reader, "the number of a binding");
   reader->ids[words[1]].binding = words[3] + 1;
   return 0;

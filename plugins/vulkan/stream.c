@@ -62,7 +62,8 @@ VkResult bp_vulkan_timeline_open(BpVulkanDevice *device, BpVulkanTimeline **time
 static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
   static const VkDescriptorPoolSize sizes[] = {
       {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, BP_VULKAN_DESCRIPTORS},
-      {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, BP_VULKAN_DESCRIPTORS}};
+      {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, BP_VULKAN_DESCRIPTORS},
+      {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, BP_VULKAN_COMMANDS}};
   VkDevice device = stream->device->handle;
   VkCommandBufferAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                           .commandPool = stream->pool,
@@ -70,7 +71,7 @@ static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
                                           .commandBufferCount = 1};
   VkDescriptorPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
                                        .maxSets = BP_VULKAN_COMMANDS,
-                                       .poolSizeCount = 2,
+                                       .poolSizeCount = 3,
                                        .pPoolSizes = sizes};
   VkResult status = bp_vk.vkAllocateCommandBuffers(device, &allocate, &batch->commands);
   if (status == VK_SUCCESS)

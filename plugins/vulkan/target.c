@@ -149,6 +149,28 @@ static int32_t no_memory(void) {
   return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "target vulkan: out of memory");
 }
 
+static uint32_t scalar_bytes(const BpIrTable *ir, const BpIrNode *function) {
+  uint32_t bytes = 0;
+  for (int32_t i = 0; i < ir->int_value(function); i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    if (ir->kind(param) != BP_IR_BUFFER)
+      bp_vulkan_place_scalar(ir->dtype(param), &bytes);
+  }
+  return bytes;
+}
+
+/* Emits a function; the scalars are in a uniform buffer if they are too many for push constants. */
+static int32_t emit_function(const BpIrTable *ir, const BpEmitterTable *emitter, BpDialect dialect,
+                             const BpIrModule *module, int32_t i, BpOwnedBytes *source) {
+  const BpIrNode *function = ir->get_function(module, i);
+  char block[96];
+  snprintf(block, sizeof(block), "layout(set = 0, binding = %d, std140) uniform bp_scalars { $1 };",
+           (int)ir->int_value(function));
+  if (scalar_bytes(ir, function) > BP_VULKAN_PUSH_BYTES)
+    dialect.scalar_block = block;
+  return emitter->emit_function(module, i, &dialect, source);
+}
+
 /* Emits function i to sources[i], freed by its free_data, and all of them as one text (free). */
 static int32_t emit(const BpIrTable *ir, const BpEmitterTable *emitter, const BpDialect *dialect,
                     const BpIrModule *module, BpOwnedBytes *sources, char **text) {
@@ -156,7 +178,7 @@ static int32_t emit(const BpIrTable *ir, const BpEmitterTable *emitter, const Bp
   FILE *out = open_memstream(text, &size);
   int32_t rc = out ? 0 : no_memory();
   for (int32_t i = 0; rc == 0 && i < ir->num_functions(module); i++) {
-    rc = emitter->emit_function(module, i, dialect, &sources[i]);
+    rc = emit_function(ir, emitter, *dialect, module, i, &sources[i]);
     if (rc == 0 && fwrite(sources[i].data, 1, sources[i].size, out) != sources[i].size)
       rc = no_memory();
   }

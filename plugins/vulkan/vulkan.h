@@ -221,7 +221,8 @@ void bp_vulkan_save_cache(BpVulkanDevice *device);
 /* The usages that every buffer has. */
 #define BP_VULKAN_BUFFER_USAGE                                                                     \
   (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT |                 \
-   VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
+   VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |                         \
+   VK_BUFFER_USAGE_TRANSFER_DST_BIT)
 
 typedef struct BpVulkanPiece BpVulkanPiece;
 
@@ -380,15 +381,15 @@ extern const BpEventsApi bp_vulkan_events;
 #define BP_VULKAN_UNUSED  0
 #define BP_VULKAN_STORAGE 1 /* a storage buffer */
 #define BP_VULKAN_TEXELS  2 /* a storage texel buffer of Vulkan */
+#define BP_VULKAN_SCALARS 3 /* a uniform buffer with the scalars */
 
 /* The needs of a kernel's binary; sizes in bytes. */
 typedef struct BpVulkanNeeds {
   BpVulkanFeatures features;
   uint32_t local_size[3];
   uint64_t shared_bytes;
-  uint8_t bindings[BP_KERNEL_MAX_ARGS];       /* BP_VULKAN_*, by argument */
-  uint32_t formats[BP_KERNEL_MAX_ARGS];       /* VkFormat of a texel buffer */
-  uint32_t element_bytes[BP_KERNEL_MAX_ARGS]; /* of a storage buffer; 0: unknown */
+  uint8_t bindings[BP_KERNEL_MAX_ARGS + 1]; /* BP_VULKAN_*, by argument, then that of scalars */
+  uint32_t formats[BP_KERNEL_MAX_ARGS + 1]; /* VkFormat of a texel buffer */
 } BpVulkanNeeds;
 
 /* Reads a SPIR-V binary, and checks the parts that it reads. `name` is for messages. */
@@ -417,12 +418,18 @@ typedef struct BpVulkanKernel {
   const uint32_t *words; /* the kernel's binary, within the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
-  uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* push constant offsets of scalars */
-  uint32_t push_bytes;
+  uint32_t scalar_offsets[BP_KERNEL_MAX_ARGS];
+  uint32_t scalar_bytes;
+  int has_scalar_buffer; /* the scalars are in a uniform buffer, not push constants */
   pthread_mutex_t lock;
   BpVulkanPipeline *pipelines[BP_VULKAN_MOST_DEVICES]; /* guarded by lock */
 } BpVulkanKernel;
 
+/* The scalars of a kernel are push constants if they have at most this number of bytes, which every
+ * device takes. */
+#define BP_VULKAN_PUSH_BYTES 128
+/* Returns the offset of the next scalar after *bytes bytes of scalars, and counts it. */
+uint32_t bp_vulkan_place_scalar(BpDataType dtype, uint32_t *bytes);
 /* Returns the pipeline for a device (transfer none), made by the first call; NULL with an error. */
 BpVulkanPipeline *bp_vulkan_pipeline(BpVulkanKernel *kernel, BpVulkanDevice *device);
 /* Launches a kernel on the current stream. */

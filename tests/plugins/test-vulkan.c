@@ -161,6 +161,17 @@ static void test_many_buffers_do_not_overlap(void) {
   " bound \"threadIdx.x\" " body "))"
 #define PLACE "(add (mul b 4) t)"
 
+/* Nine parameters, and their sum. */
+#define NINE(n)                                                                                    \
+  " a" n ":int64 b" n ":float32 c" n ":int64 d" n ":int16 e" n ":int64 f" n ":float32 g" n         \
+  ":int64 h" n ":bool i" n ":int64"
+#define ADDED(n)   "(cast float32 " n ")"
+#define PLUS(a, b) "(add " a " " b ")"
+#define SUM(n)                                                                                     \
+  PLUS(PLUS(PLUS(ADDED("a" n), ADDED("b" n)), PLUS(ADDED("c" n), ADDED("d" n))),                   \
+       PLUS(PLUS(ADDED("e" n), ADDED("f" n)),                                                      \
+            PLUS(PLUS(ADDED("g" n), ADDED("h" n)), ADDED("i" n))))
+
 static const char kernels[] =
     "(module (function \"scale\" (buffer X float32 global 8) by:float32 n:int32" LOOPS(
         "2", "4",
@@ -173,7 +184,13 @@ static const char kernels[] =
                                     " (store X 1 (cast float32 (add (cast int32 b8) (cast int32 "
                                     "c))))"
                                     " (store X 2 (cast float32 d)) (store X 3 (cast float32 "
-                                    "e))))))";
+                                    "e)))))"
+                                    " (function \"many\"" NINE("0") NINE("1") NINE("2") NINE("3")
+                                        NINE("4") " (buffer X float32 global 512) (for t:int64 0 1 "
+                                                  "bound \"threadIdx.x\""
+                                                  " (store X a0 " PLUS(
+                                                      PLUS(SUM("0"), PLUS(SUM("1"), SUM("2"))),
+                                                      PLUS(SUM("3"), SUM("4"))) "))))";
 
 /* A function that keeps its module alive. */
 static BpFunction *build_function(const char *text, const char *name) {
@@ -234,6 +251,35 @@ static void test_scalars_of_all_widths_arrive_in_full(void) {
   g_assert_cmpfloat(data[2], ==, -0x1p40f);
   g_assert_cmpfloat(data[3], ==, 0.375f);
   bp_object_release(scalars);
+  bp_object_release(tensor);
+}
+
+/* More scalars than push constants of 128 bytes hold; each launch has its own. */
+static void test_scalars_of_any_number_arrive(void) {
+  if (!can_run())
+    return;
+  static float data[512];
+  BpTensor *tensor = make_tensor(VK0, data, 512);
+  BpFunction *many = build_function(kernels, "many");
+  BpValue args[47], result;
+  for (int place = 0; place < 512; place++) {
+    for (int i = 0; i < 45; i++)
+      args[i] = i % 9 == 7 ? (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = 1}
+                : i % 9 == 1 || i % 9 == 5
+                    ? (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = i + 0.5}
+                    : int_value(i ? i * place : place);
+    args[45] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
+    args[46] = int_value(1);
+    assert_ok(bp_function_call(many, args, 47, &result));
+  }
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int place = 0; place < 512; place++) {
+    float sum = (float)place;
+    for (int i = 1; i < 45; i++)
+      sum += i % 9 == 7 ? 1 : i % 9 == 1 || i % 9 == 5 ? (float)i + 0.5f : (float)(i * place);
+    g_assert_cmpfloat(data[place], ==, sum);
+  }
+  bp_object_release(many);
   bp_object_release(tensor);
 }
 
@@ -590,7 +636,7 @@ static void test_binaries_are_valid(void) {
     g_free(validator);
     return;
   }
-  static const char *const names[] = {"scale", "scalars"};
+  static const char *const names[] = {"scale", "scalars", "many"};
   BpModule *module = build_text(kernels, "vulkan");
   for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
     BpOwnedBytes binary;
@@ -929,6 +975,7 @@ static void add_device_tests(void) {
   g_test_add_func("/vulkan/kernel-scales-a-tensor", test_kernel_scales_a_tensor);
   g_test_add_func("/vulkan/scalars-of-all-widths-arrive-in-full",
                   test_scalars_of_all_widths_arrive_in_full);
+  g_test_add_func("/vulkan/scalars_of_any_number_arrive", test_scalars_of_any_number_arrive);
   g_test_add_func("/vulkan/views-begin-at-their-offset-on-any-stream",
                   test_views_begin_at_their_offset_on_any_stream);
   g_test_add_func("/vulkan/more-launches-than-a-batch-holds-run",
