@@ -130,15 +130,35 @@ static int suggest_shapes(const Import *import) {
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
 
+/* Whether a symbol is the extent of a dimension d >= `first` of an input. */
+static bool has_symbol(const OnnxValueInfo *info, size_t first, const char *symbol) {
+  const Backplane__Onnx__TensorShapeProto *shape =
+      info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
+  for (size_t d = first; !is_empty(symbol) && shape && d < shape->n_dim; d++)
+    if (g_strcmp0(bp__onnx_symbol(shape->dim[d]), symbol) == 0)
+      return true;
+  return false;
+}
+
 /* Whether a symbol is the extent of a later dimension than the first in any input. */
 static bool is_of_later_dimension(const Import *import, const char *symbol) {
-  for (size_t i = 0; !is_empty(symbol) && i < import->onnx->n_input; i++) {
-    const OnnxValueInfo *info = import->onnx->input[i];
-    const Backplane__Onnx__TensorShapeProto *shape =
-        info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
-    for (size_t d = 1; shape && d < shape->n_dim; d++)
-      if (g_strcmp0(bp__onnx_symbol(shape->dim[d]), symbol) == 0)
-        return true;
+  for (size_t i = 0; i < import->onnx->n_input; i++)
+    if (has_symbol(import->onnx->input[i], 1, symbol))
+      return true;
+  return false;
+}
+
+/* Whether an input is one of several matrices of floats: another has an extent of its second
+ * dimension, and none of its first. Its rows are then no batch. */
+static bool is_matrix(const Import *import, const OnnxValueInfo *info) {
+  const Backplane__Onnx__TensorTypeProto *type = info->type->tensor_type;
+  BpDataType dtype;
+  bool is_float = !bp__dtype_from_onnx(type->elem_type, &dtype) && bp__dtype_is_float(dtype);
+  for (size_t i = 0; is_float && i < import->onnx->n_input; i++) {
+    const OnnxValueInfo *other = import->onnx->input[i];
+    if (has_symbol(other, 0, bp__onnx_symbol(type->shape->dim[1])) &&
+        !has_symbol(other, 0, bp__onnx_symbol(type->shape->dim[0])))
+      return true;
   }
   return false;
 }
@@ -150,7 +170,8 @@ static int64_t open_extent(const Import *import, const OnnxValueInfo *info, int3
   const char *symbol = bp__onnx_symbol(shape->dim[dimension]);
   bool is_of_picture = shape->n_dim == 4 && dimension > 1;
   bool is_batch = dimension == 0 && !is_of_later_dimension(import, symbol) &&
-                  (shape->n_dim > 2 || (shape->n_dim == 2 && bp__onnx_extent(shape->dim[1]) < 0));
+                  (shape->n_dim > 2 || (shape->n_dim == 2 && bp__onnx_extent(shape->dim[1]) < 0 &&
+                                        !is_matrix(import, info)));
   int64_t likely = is_batch ? LIKELY_BATCH : is_of_picture ? LIKELY_SIDE : LIKELY_EXTENT;
   if (!is_empty(symbol))
     return bp__extent_symbol(&graph->extents, symbol, likely);

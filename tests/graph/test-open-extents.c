@@ -1077,6 +1077,35 @@ static void test_planned(void) {
   g_free(path);
 }
 
+/* The likely extents of a product of two inputs, with two softmaxes behind it. */
+static void assert_likely_of_product(const char *left, const char *right, const char *attrs,
+                                     const char *expected) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, left);
+  onnx_input(builder, "w", ONNX_FLOAT, right);
+  onnx_node(builder, "Gemm", "x,w", "a", attrs);
+  onnx_node(builder, "Softmax", "a", "b", "axis=0");
+  onnx_node(builder, "Softmax", "b", "y", "axis=1");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  BpModule *module = compile(path, "llvm -opt=0", NULL);
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  const char *likely;
+  g_assert_nonnull(bp_model_planned_expression(model, &likely));
+  g_assert_cmpstr(likely, ==, expected);
+  bp_model_release(model);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+/* Of matrices that share an extent none has a batch. */
+static void test_matrices(void) {
+  assert_likely_of_product("mxk", "kxn", "", "m=64, k=64, n=64");
+  assert_likely_of_product("mxk", "nxk", "transB=1", "m=64, k=64, n=64");
+  assert_likely_of_product("batchxlength", "lengthxbatch", "", "batch=64, length=64");
+}
+
 static size_t used_after(BpModelContext *context, int runs) {
   static const int64_t shapes[][3] = {{2, 16, WIDTH}, {1, 64, WIDTH}, {4, 9, WIDTH}};
   for (int i = 0; i < runs; i++) {
@@ -1210,6 +1239,7 @@ int main(int argc, char **argv) {
                   test_broadcasts_of_bytes_are_small);
   g_test_add_func("/open-extents/code_of_choices_is_small", test_choices_are_small);
   g_test_add_func("/open-extents/code_of_concatenations_is_small", test_concatenations_are_small);
+  g_test_add_func("/open-extents/rows_of_matrices_are_no_batch", test_matrices);
   g_test_add_func("/open-extents/planned_storage_is_an_expression_of_extents", test_planned);
   g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
   return g_test_run();
