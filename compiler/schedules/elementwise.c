@@ -283,7 +283,7 @@ int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cor
         bp_te_parallel(stage, share) != 0)
       return -1;
   }
-  if (lanes == 1 || extent == 1)
+  if (lanes == 1 || (extent == 1 && !run->open))
     return 0;
   if (is_one_vector(run, lanes))
     return bp_te_vectorize(stage, run);

@@ -15,16 +15,21 @@
  * next element. */
 #define LEAST_EXTENT 8
 
+/* Whether axes first <= i < end may have enough elements; an open extent may. */
+static bool is_long(const BpStageInfo *info, int32_t first, int32_t end) {
+  return bp__info_is_open(info, first, end) || bp__info_size(info, first, end) >= LEAST_EXTENT;
+}
+
 /* Whether a read moves from line to line along the last axes, and inside a line along axis `d`. */
 static bool is_near(const BpStageInfo *info, const BpAccess *access, int32_t last, int32_t d) {
   bool is_far = !access->is_linear[last] || access->stride[last] > 1 || access->stride[last] < -1;
   bool is_piece = !access->is_linear[d] && access->piece[d] >= LEAST_EXTENT;
-  return is_far && info->extent[d] >= LEAST_EXTENT && access->stride[d] == 1 &&
+  return is_far && is_long(info, d, d + 1) && access->stride[d] == 1 &&
          (access->is_linear[d] || is_piece);
 }
 
 int32_t bp__find_permuted(const BpStageInfo *info, int32_t first, int64_t *side) {
-  if (bp__info_size(info, first, info->ndim) < LEAST_EXTENT)
+  if (!is_long(info, first, info->ndim))
     return -1;
   for (int32_t i = 0; i < info->num_accesses; i++)
     for (int32_t d = first - 1; d >= 0; d--) {
