@@ -29,6 +29,7 @@ typedef struct PoolBody {
   const BpOpCompute *op;
   BpOpWindow window;
   enum { LARGEST, AVERAGE, NORM } kind;
+  BpTeTensor *padded; /* NULL: windows read the input, with choices at its edges */
   BpTeTensor *pooled;
 } PoolBody;
 
@@ -93,18 +94,57 @@ static void walk_window(BpTe *te, const PoolBody *body, const BpIrNode *const *a
   }
 }
 
+static const BpIrNode *neutral(BpIrModule *ir, const PoolBody *body, BpDataType dtype) {
+  return body->kind == LARGEST ? lowest(ir, dtype) : x_number(ir, dtype, 0);
+}
+
+static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const PoolBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM] = {axes[0], axes[1]}, *inside = NULL;
+  for (int32_t i = 0; i < body->window.rank; i++) {
+    indices[2 + i] = x_sub(ir, axes[2 + i], bp__op_extent(body->op, body->window.pad_begin[i]));
+    const BpIrNode *within =
+        x_and(ir, x_ge(ir, indices[2 + i], x_index(ir, 0)),
+              x_lt(ir, indices[2 + i], bp__op_extent(body->op, body->window.in[i])));
+    inside = inside ? x_and(ir, inside, within) : within;
+  }
+  const BpIrNode *value = bp_te_read(te, body->op->inputs[0], indices);
+  return bp_ir_select(ir, inside, value, neutral(ir, body, x_dtype(value)));
+}
+
+/* Sets the padded input of a window with open extents: lowering cannot divide tiles that move back
+ * at the edges. */
+static int pad_open(PoolBody *body) {
+  const BpOpWindow *w = &body->window;
+  const BpGraphValue *in = body->op->node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM] = {in->shape[0], in->shape[1]};
+  bool is_padded = false;
+  for (int32_t i = 0; i < w->rank; i++) {
+    shape[2 + i] = bp__op_padded(body->op->extents, w, i);
+    is_padded |= w->pad_begin[i] != 0 || w->pad_end[i] != 0;
+  }
+  if (bp__op_window_is_closed(w) || w->rounds_up || !is_padded)
+    return 0;
+  body->padded = bp__op_tensor(body->op, "padded", shape, in->ndim, padded_body, body);
+  return body->padded ? 0 : -1;
+}
+
 static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const PoolBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
   Places places;
   walk_window(te, body, axes, &places);
-  const BpIrNode *value = bp_te_read(te, body->op->inputs[0], places.in);
+  for (int32_t i = 0; body->padded && i < body->window.rank; i++)
+    if (reaches_out(body, i))
+      places.in[2 + i] =
+          x_add(ir, places.in[2 + i], bp__op_extent(body->op, body->window.pad_begin[i]));
+  BpTeTensor *input = body->padded ? body->padded : body->op->inputs[0];
+  const BpIrNode *value = bp_te_read(te, input, places.in);
   if (body->kind == NORM)
     value = norm_term(ir, value, bp__node_int(body->op->node, "p", 2));
-  if (places.inside)
-    value = bp_ir_select(ir, places.inside, value,
-                         body->kind == LARGEST ? lowest(ir, x_dtype(value))
-                                               : x_number(ir, x_dtype(value), 0));
+  if (places.inside && !body->padded)
+    value = bp_ir_select(ir, places.inside, value, neutral(ir, body, x_dtype(value)));
   return bp_te_reduce(te, body->kind == LARGEST ? BP_TE_MAX : BP_TE_SUM, value, places.axes,
                       places.count);
 }
@@ -224,7 +264,7 @@ BP_ROW_COMPUTE(pool) {
                    .kind = !strcmp(name, "AveragePool") ? AVERAGE
                            : !strcmp(name, "LpPool")    ? NORM
                                                         : LARGEST};
-  if (bp__op_window(op->extents, op->node, NULL, &body.window))
+  if (bp__op_window(op->extents, op->node, NULL, &body.window) || pad_open(&body))
     return -1;
   body.pooled = bp__op_tensor(op, "pool", out->shape, out->ndim, pool_body, &body);
   if (!body.pooled || body.kind == LARGEST ||
