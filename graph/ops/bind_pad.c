@@ -124,8 +124,8 @@ BP_ROW_INFER(pad_in) {
                                  : bp__node_set_output(graph, node, 0, in->dtype, kinds, in->ndim);
 }
 
-/* The position, in the kept part of an axis, that a position before, in or after that part
- * copies. */
+/* The position, in the kept part of an axis, that a position before, in or after that part copies,
+ * for pads of any length. */
 static const BpIrNode *copied(BpIrModule *ir, const char *mode, const BpIrNode *place,
                               const BpIrNode *left) {
   const BpIrNode *zero = x_index(ir, 0), *one = x_index(ir, 1), *last = x_sub(ir, left, one);
@@ -139,28 +139,77 @@ static const BpIrNode *copied(BpIrModule *ir, const char *mode, const BpIrNode *
   return x_max(ir, x_min(ir, place, last), zero);
 }
 
-static const BpIrNode *pad_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpOpCompute *op = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const char *mode = bp__node_str(op->node, "mode", "constant");
-  int32_t ndim = op->node->inputs[0]->ndim;
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *inside = NULL;
+/* The same for pads shorter than the kept part, without a division. */
+static const BpIrNode *copied_once(BpIrModule *ir, const char *mode, const BpIrNode *place,
+                                   const BpIrNode *left) {
+  const BpIrNode *zero = x_index(ir, 0), *twice = x_index(ir, 2);
+  if (!strcmp(mode, "wrap"))
+    return bp_ir_select(ir, x_lt(ir, place, zero), x_add(ir, place, left),
+                        bp_ir_select(ir, x_lt(ir, place, left), place, x_sub(ir, place, left)));
+  place = x_max(ir, place, x_sub(ir, zero, place));
+  return x_min(ir, place, x_sub(ir, x_mul(ir, x_sub(ir, left, x_index(ir, 1)), twice), place));
+}
+
+/* The parts of PadIn's computation: indices of the input, by axis. */
+typedef struct PadIn {
+  const BpOpCompute *op;
+  const char *mode;
+  int32_t ndim;
   int64_t kinds[NUM_KINDS * BP_GRAPH_MAX_NDIM];
-  if (read_kinds(op->node, kinds))
+} PadIn;
+
+static const BpIrNode *kind_of(const PadIn *pad, int kind, int32_t i) {
+  return bp__op_extent(pad->op, pad->kinds[kind * pad->ndim + i]);
+}
+
+/* Whether an axis has no pads. */
+static bool is_whole(const PadIn *pad, int32_t i) {
+  const int64_t *kinds = pad->kinds;
+  return kinds[BEFORE * pad->ndim + i] == 0 &&
+         kinds[LEFT * pad->ndim + i] == kinds[EXTENT * pad->ndim + i];
+}
+
+/* Whether all pads are shorter than the kept parts: a condition of the whole computation, for which
+ * lowering makes one branch. NULL: no axis has pads. */
+static const BpIrNode *are_short(BpIrModule *ir, const PadIn *pad) {
+  const BpIrNode *all = NULL;
+  for (int32_t i = 0; i < pad->ndim; i++) {
+    if (is_whole(pad, i))
+      continue;
+    const BpIrNode *left = kind_of(pad, LEFT, i), *before = kind_of(pad, BEFORE, i);
+    const BpIrNode *behind = x_sub(ir, x_sub(ir, kind_of(pad, EXTENT, i), before), left);
+    const BpIrNode *is_short = x_and(ir, x_lt(ir, before, left), x_lt(ir, behind, left));
+    all = all ? x_and(ir, all, is_short) : is_short;
+  }
+  return all;
+}
+
+static const BpIrNode *pad_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  PadIn pad = {.op = context};
+  BpIrModule *ir = bp_te_ir(te);
+  pad.mode = bp__node_str(pad.op->node, "mode", "constant");
+  pad.ndim = pad.op->node->inputs[0]->ndim;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *inside = NULL;
+  if (read_kinds(pad.op->node, pad.kinds))
     return NULL;
-  for (int32_t i = 0; i < ndim; i++) {
-    const BpIrNode *left = bp__op_extent(op, kinds[LEFT * ndim + i]);
-    const BpIrNode *place = x_sub(ir, axes[i], bp__op_extent(op, kinds[BEFORE * ndim + i]));
+  bool is_constant = !strcmp(pad.mode, "constant"), is_edge = !strcmp(pad.mode, "edge");
+  const BpIrNode *is_short = is_constant || is_edge ? NULL : are_short(ir, &pad);
+  for (int32_t i = 0; i < pad.ndim; i++) {
+    const BpIrNode *left = kind_of(&pad, LEFT, i);
+    const BpIrNode *place = x_sub(ir, axes[i], kind_of(&pad, BEFORE, i));
     const BpIrNode *is_inside = x_and(ir, x_ge(ir, place, x_index(ir, 0)), x_lt(ir, place, left));
     inside = inside ? x_and(ir, inside, is_inside) : is_inside;
-    if (strcmp(mode, "constant"))
-      place = copied(ir, mode, place, left);
-    indices[i] = x_add(ir, place, bp__op_extent(op, kinds[START * ndim + i]));
+    const BpIrNode *any = is_constant ? place : copied(ir, pad.mode, place, left);
+    if (is_short && !is_whole(&pad, i))
+      place = bp_ir_select(ir, is_short, copied_once(ir, pad.mode, place, left), any);
+    else if (!is_whole(&pad, i))
+      place = any;
+    indices[i] = x_add(ir, place, kind_of(&pad, START, i));
   }
-  const BpIrNode *element = bp_te_read(te, op->inputs[0], indices);
-  if (strcmp(mode, "constant"))
+  const BpIrNode *element = bp_te_read(te, pad.op->inputs[0], indices);
+  if (!is_constant)
     return element;
-  return bp_ir_select(ir, inside, element, bp_te_read(te, op->inputs[2], NULL));
+  return bp_ir_select(ir, inside, element, bp_te_read(te, pad.op->inputs[2], NULL));
 }
 
 BP_ROW_COMPUTE(pad_in) {
