@@ -112,12 +112,17 @@ typedef struct Tests {
   Lines *lines;
 } Tests;
 
-/* On x86-64, gcc and clang have a builtin that tests a CPU feature; on aarch64, getauxval does. */
+/* On x86-64, gcc and clang have a builtin that tests most features of a CPU; on aarch64, getauxval
+ * does. */
 static int append_test(void *context, const char *item, size_t size) {
   Tests *tests = context;
-  char condition[128], text[192];
+  char condition[256], text[320];
   int bit = bp_cpu_feature_bit(tests->cpu, item, size);
-  if (strcmp(tests->cpu->arch, "x86_64") == 0)
+  int is_x86 = strcmp(tests->cpu->arch, "x86_64") == 0;
+  if (is_x86 && bit >= 64)
+    snprintf(condition, sizeof(condition),
+             "(__builtin_cpu_supports(\"avx2\") && (bp_cpuid_7_1() >> %d & 1))", bit - 64);
+  else if (is_x86)
     snprintf(condition, sizeof(condition), "__builtin_cpu_supports(\"%.*s\")", (int)size, item);
   else
     snprintf(condition, sizeof(condition), "(getauxval(%d) >> %d & 1)", bit < 64 ? 16 : 26,
@@ -131,6 +136,13 @@ static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
   Tests tests = {cpu, lines};
   char line[256];
   const char *head = "extern unsigned long getauxval(unsigned long type);\n"
+                     "#ifdef __x86_64__\n"
+                     "BP_HELPER unsigned bp_cpuid_7_1(void) {\n"
+                     "  unsigned a = 7, b, c = 1, d;\n"
+                     "  __asm__(\"cpuid\" : \"+a\"(a), \"=b\"(b), \"+c\"(c), \"=d\"(d));\n"
+                     "  return a;\n"
+                     "}\n"
+                     "#endif\n"
                      "BP_HELPER int bp_check_cpu(const char *function) {\n"
                      "  static int is_known;\n"
                      "  const char *missing = 0;\n"

@@ -128,16 +128,20 @@ static const X86Row dot_rows[] = {
     {512, "avx512vnni", NULL, "llvm.x86.avx512.vpdpbusd.512"},
     {256, "avx512vnni", "avx512vl", "llvm.x86.avx512.vpdpbusd.256"},
     {128, "avx512vnni", "avx512vl", "llvm.x86.avx512.vpdpbusd.128"},
+    {256, "avxvnni", NULL, "llvm.x86.avx512.vpdpbusd.256"},
+    {128, "avxvnni", NULL, "llvm.x86.avx512.vpdpbusd.128"},
+    {0, NULL, NULL, NULL},
 };
 static const X86Row pair_rows[] = {
     {512, "avx512bw", NULL, "llvm.x86.avx512.pmaddw.d.512"},
     {256, "avx2", NULL, "llvm.x86.avx2.pmadd.wd"},
     {128, NULL, NULL, "llvm.x86.sse2.pmadd.wd"},
+    {0, NULL, NULL, NULL},
 };
 
 /* NULL if the CPU lacks the instruction, or this version of LLVM the intrinsic. */
 static const char *x86_name(const BpGen *g, const X86Row *rows, int bits) {
-  for (int i = 0; i < 3 && strcmp(g->cpu->arch, "x86_64") == 0; i++)
+  for (int i = 0; rows[i].name && strcmp(g->cpu->arch, "x86_64") == 0; i++)
     if (rows[i].bits == bits && (!rows[i].feature || has_feature(g, rows[i].feature)) &&
         (!rows[i].more || has_feature(g, rows[i].more)) &&
         LLVMLookupIntrinsicID(rows[i].name, strlen(rows[i].name)))

@@ -207,6 +207,38 @@ static LLVMValueRef x86_features(BpGen *g) {
   return LLVMBuildOr(b, low, LLVMBuildShl(b, high, bp_gen_i64(g, 32), ""), "");
 }
 
+/* Register eax of the instruction CPUID for leaf 7, part 1. */
+static LLVMValueRef ask_leaf(BpGen *g) {
+  static const char text[] = "cpuid", places[] = "={ax},={bx},={cx},={dx},0,2";
+  LLVMTypeRef words[] = {g->i32, g->i32, g->i32, g->i32};
+  LLVMTypeRef all = LLVMStructTypeInContext(g->context, words, 4, 0);
+  LLVMTypeRef type = LLVMFunctionType(all, words, 2, 0);
+  LLVMValueRef call =
+      LLVMGetInlineAsm(type, (char *)(uintptr_t)text, sizeof text - 1, (char *)(uintptr_t)places,
+                       sizeof places - 1, 1, 0, LLVMInlineAsmDialectATT, 0);
+  LLVMValueRef args[] = {bp_gen_i32(g, 7), bp_gen_i32(g, 1)};
+  LLVMValueRef result = LLVMBuildCall2(g->builder, type, call, args, 2, "");
+  return LLVMBuildZExt(g->builder, LLVMBuildExtractValue(g->builder, result, 0, ""), g->i64, "");
+}
+
+/* The same, read once: virtual machines take long for the instruction. */
+static LLVMValueRef x86_leaf(BpGen *g) {
+  LLVMBuilderRef b = g->builder;
+  LLVMValueRef function = LLVMGetBasicBlockParent(LLVMGetInsertBlock(b));
+  LLVMBasicBlockRef ask = LLVMAppendBasicBlockInContext(g->context, function, "ask");
+  LLVMBasicBlockRef known = LLVMAppendBasicBlockInContext(g->context, function, "known");
+  LLVMValueRef leaf = LLVMAddGlobal(g->module, g->i64, "cpuid_leaf");
+  LLVMSetInitializer(leaf, bp_gen_i64(g, -1));
+  LLVMSetLinkage(leaf, LLVMInternalLinkage);
+  LLVMValueRef held = LLVMBuildLoad2(b, g->i64, leaf, "");
+  LLVMBuildCondBr(b, not_equal(g, held, bp_gen_i64(g, -1)), known, ask);
+  LLVMPositionBuilderAtEnd(b, ask);
+  LLVMBuildStore(b, ask_leaf(g), leaf);
+  LLVMBuildBr(b, known);
+  LLVMPositionBuilderAtEnd(b, known);
+  return LLVMBuildLoad2(b, g->i64, leaf, "");
+}
+
 /* Fails unless the machine has the features for which the code is compiled. */
 static void check_cpu(BpGen *g) {
   char text[MESSAGE_SIZE], function[NAME_SIZE];
@@ -224,7 +256,9 @@ static void check_cpu(BpGen *g) {
     LLVMValueRef mask = bp_gen_i64(g, (int64_t)needed.bits[i]);
     if (needed.bits[i] == 0)
       continue;
-    LLVMValueRef have = is_x86 ? x86_features(g) : bp_gen_call_c(g, "getauxval", g->i64, &type, 1);
+    LLVMValueRef have = !is_x86  ? bp_gen_call_c(g, "getauxval", g->i64, &type, 1)
+                        : i == 0 ? x86_features(g)
+                                 : x86_leaf(g);
     fail_if(g, not_equal(g, LLVMBuildAnd(g->builder, have, mask, ""), mask), BP_ERROR_DEVICE, text,
             NULL, 0);
   }

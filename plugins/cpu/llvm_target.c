@@ -50,6 +50,7 @@ static void initialize_targets(void) {
   LLVMInitializeAllTargets();
   LLVMInitializeAllTargetMCs();
   LLVMInitializeAllAsmPrinters();
+  LLVMInitializeAllAsmParsers(); /* for CPUID */
 }
 
 static int add_feature(void *context, const char *item, size_t size) {

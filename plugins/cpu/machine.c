@@ -3,6 +3,9 @@
  * machine. */
 #include "cpu.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +33,7 @@ static const BpCpu cpus[] = {
     {"cascadelake", "x86_64", 512, 32, V4 ",avx512vnni"},
     {"icelake-server", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi"},
     {"sapphirerapids", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi,avx512bf16"},
-    {"alderlake", "x86_64", 256, 16, V3},
+    {"alderlake", "x86_64", 256, 16, V3 ",avxvnni"},
     {"bdver4", "x86_64", 256, 16, V3 ",fma4,xop"},
     {"znver1", "x86_64", 256, 16, V3},
     {"znver2", "x86_64", 256, 16, V3},
@@ -100,7 +103,11 @@ typedef struct Feature {
 
 #define X86_FEATURE(name, bit) {name, "x86_64", bit},
 #define ARM_FEATURE(name, bit) {name, "aarch64", bit},
-static const Feature features[] = {X86_FEATURES(X86_FEATURE) ARM_FEATURES(ARM_FEATURE)};
+/* Compilers that lack the name of avxvnni cannot test it, so its bit, plus 64, is that of the
+ * instruction CPUID (leaf 7, part 1, register eax). */
+#define AVXVNNI_BIT (64 + 4)
+static const Feature features[] = {X86_FEATURES(X86_FEATURE){"avxvnni", "x86_64", AVXVNNI_BIT},
+                                   ARM_FEATURES(ARM_FEATURE)};
 #define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
 /* Whether this machine has a feature of its own architecture. */
@@ -109,7 +116,12 @@ static int is_present(const Feature *feature) {
 #define PRESENT(name, bit) __builtin_cpu_supports(name) != 0,
   __builtin_cpu_init();
   const int all[] = {X86_FEATURES(PRESENT)};
-  return all[feature - features];
+  unsigned eax = 0, other[3];
+  if (feature->bit != AVXVNNI_BIT)
+    return all[feature - features];
+  return __builtin_cpu_supports("avx2") != 0 &&
+         __get_cpuid_count(7, 1, &eax, &other[0], &other[1], &other[2]) != 0 &&
+         (eax >> (AVXVNNI_BIT - 64) & 1) != 0;
 #elif defined(__aarch64__)
   unsigned long word = getauxval(feature->bit < 64 ? AT_HWCAP : AT_HWCAP2);
   return (int)(word >> feature->bit % 64 & 1);
@@ -257,12 +269,15 @@ const BpCpu *bp_cpu_level(const BpCpu *cpu) {
 
 void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
   Text list = {text, size, 0};
+  Search other = {"avx512vnni", strlen("avx512vnni")};
   if (size > 0)
     text[0] = '\0';
   if (strcmp(cpu->arch, THIS_ARCH) != 0)
     return;
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     Search search = {features[i].name, strlen(features[i].name)};
+    if (features[i].bit == AVXVNNI_BIT && bp_cpu_each(text, ',', is_item, &other))
+      continue; /* its instructions are among those of avx512vnni */
     if (strcmp(features[i].arch, THIS_ARCH) == 0 && is_present(&features[i]) &&
         !bp_cpu_each(cpu->features, ',', is_item, &search))
       add_item(&list, search.name, search.size);

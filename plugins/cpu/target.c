@@ -54,8 +54,9 @@ static int32_t set_byte_dot(BpTarget *target, const BpCpu *cpu, const char *extr
   int64_t bits;
   if (bp_cpu_target_int(target, BP_TARGET_VECTOR_BITS, &bits))
     return -1;
-  int has_dots = bp_cpu_has_feature(cpu, extras, "avx512vnni") &&
-                 (bits >= 512 || bp_cpu_has_feature(cpu, extras, "avx512vl"));
+  int has_dots = (bp_cpu_has_feature(cpu, extras, "avx512vnni") &&
+                  (bits >= 512 || bp_cpu_has_feature(cpu, extras, "avx512vl"))) ||
+                 (bits <= 256 && bp_cpu_has_feature(cpu, extras, "avxvnni"));
   int64_t products = strcmp(cpu->arch, "x86_64") != 0 || bits < 128 ? 0 : has_dots ? 4 : 1;
   return set_int_if_unset(target, BP_TARGET_BYTE_DOT, products);
 }

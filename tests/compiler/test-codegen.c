@@ -996,6 +996,12 @@ static const CodeTarget host_targets[] = {
     {"llvm", "llvm -opt=1", CHECK_RUN, 16, NULL},
 };
 
+/* Targets with instructions for dot products of bytes. */
+static const CodeTarget dot_targets[] = {
+    {"c-avxvnni", "c -mcpu=alderlake -options=-O1", CHECK_RUN, 8, NULL},
+    {"llvm-avxvnni", "llvm -mcpu=alderlake -opt=1", CHECK_RUN, 8, NULL},
+};
+
 #define GLSL_DOUBLES                                                                               \
   " abs sqrt rsqrt floor ceil trunc round fma isnan isinf exp exp2 expm1 log log2 log10 log1p "    \
   "tanh "                                                                                          \
@@ -1021,6 +1027,24 @@ static gboolean has_kind(const CodeTarget *target) {
   gboolean found = bp_target_kind_info(kind) != NULL;
   g_free(kind);
   return found;
+}
+
+/* Whether this machine runs the code of a target of the CPU. */
+static gboolean can_run(const CodeTarget *target) {
+  if (!has_kind(target))
+    return FALSE;
+  BpIrModule *module = parse_verified("(module (function \"f\" (evaluate 0)))");
+  BpModule *built = build_ok(module, target->text);
+  gboolean can = (bp_module_get_property(built) & BP_MODULE_RUNNABLE) != 0;
+  bp_object_release(built);
+  bp_object_release(module);
+  return can;
+}
+
+static void add_dot_tests(void) {
+  for (size_t i = 0; i < G_N_ELEMENTS(dot_targets); i++)
+    if (can_run(&dot_targets[i]))
+      add_tests(&dot_targets[i], tests, 1);
 }
 
 int main(int argc, char **argv) {
@@ -1055,6 +1079,7 @@ int main(int argc, char **argv) {
     add_tests(&host_targets[i], tests, G_N_ELEMENTS(tests));
     add_tests(&host_targets[i], host_tests, G_N_ELEMENTS(host_tests));
   }
+  add_dot_tests();
   static const char *const half_targets[] = {"c", "c -mcpu=x86-64", "llvm", "llvm -mcpu=x86-64"};
   for (size_t i = 0; i < G_N_ELEMENTS(half_targets); i++) {
     char *name = g_strdup_printf("/codegen/%s/halves-are-exact", half_targets[i]);

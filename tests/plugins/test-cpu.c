@@ -301,6 +301,12 @@ static void test_code_uses_only_what_is_checked(void) {
   g_assert_nonnull(strstr(text, "-mavx512bf16\n"));
   g_free(text);
   bp_object_release(module);
+  module = build_text(ADD_ONE, "c -mcpu=alderlake");
+  text = source_of(module, "cflags");
+  g_assert_nonnull(strstr(text, "-march=x86-64-v3\n"));
+  g_assert_nonnull(strstr(text, "-mavxvnni\n"));
+  g_free(text);
+  bp_object_release(module);
 }
 
 static void test_modules_of_llvm_have_their_sources(void) {
