@@ -23,6 +23,10 @@ bool bp__resize_is_crop(const BpResize *r) {
   return !strcmp(r->coordinate, "tf_crop_and_resize");
 }
 
+bool bp__resize_is_wide(const BpResize *r) {
+  return r->node->inputs[0]->dtype.code == BP_DTYPE_FLOAT && r->node->inputs[0]->dtype.bits == 64;
+}
+
 /* ---- Coordinates ------------------------------------------------------------------------- */
 
 static float cropped_coordinate(const ResizeAxis *axis, float x) {
@@ -356,7 +360,8 @@ static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
   if (count < 0 || check_modes(r))
     return -1;
   if (is_of_data(r->sizes) || is_of_data(r->scales) ||
-      (bp__resize_is_crop(r) && is_of_data(r->region)) || resizes_open(r, dims, count))
+      (bp__resize_is_crop(r) && is_of_data(r->region)) || resizes_open(r, dims, count) ||
+      bp__resize_is_wide(r))
     return bp__resize_in(graph, node, r, dims, count);
   if (read_extents(r, axes, dims, count) ||
       (bp__resize_is_crop(r) && read_region(node, axes, dims, count)))

@@ -21,6 +21,8 @@ typedef struct BpResize {
 } BpResize;
 
 bool bp__resize_is_crop(const BpResize *r);
+/* Whether coordinates and weights are computed in float64: the input has that type. */
+bool bp__resize_is_wide(const BpResize *r);
 /* The number of neighbours in the weighted sum of an element if an axis is resized by a scale. */
 int32_t bp__resize_num_taps(const BpResize *r, float scale);
 
@@ -33,8 +35,8 @@ int64_t bp__resize_repeats(const BpResize *r, float scale);
 const BpIrNode *bp__resize_weighted(const BpOpCompute *op, const BpIrNode *value,
                                     const BpIrNode *const *row);
 
-/* Resizes axes by tables that a run makes: scales, sizes or a region are data, or extents are
- * open. */
+/* Resizes axes by tables that a run makes: scales, sizes or a region are data, extents are
+ * open, or the input is of float64. */
 int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const int32_t *dims,
                   int32_t count);
 

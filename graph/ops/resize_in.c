@@ -18,7 +18,8 @@ typedef struct Plan {
   const BpResize *r;
   const int32_t *dims;
   int32_t count;
-  BpGraphValue *scales;  /* float32 scale of each axis */
+  BpDataType dtype;      /* type of scales, coordinates and weights */
+  BpGraphValue *scales;  /* scale of each axis */
   BpGraphValue *numbers; /* scales and, if a region is cropped, its starts and its ends */
   BpGraphValue *extents; /* extents of each axis after, then before resizing */
   int64_t known[2 * BP_GRAPH_MAX_NDIM]; /* the extents that are known, else BP_EXTENT_NONE */
@@ -30,6 +31,10 @@ static BpGraphValue *as_floats(BpVectorMaker m, BpGraphValue *value) {
   return value ? bp__op_cast(m.graph, m.node, value, BP__FLOAT32) : NULL;
 }
 
+static BpGraphValue *as_wide(const Plan *plan, BpGraphValue *value) {
+  return value ? bp__op_cast(plan->m.graph, plan->m.node, value, plan->dtype) : NULL;
+}
+
 static BpGraphValue *rounded_down(BpVectorMaker m, BpGraphValue *value) {
   BpGraphValue *most = bp__graph_float_scalar(m.graph, (float)INT32_MAX);
   value = bp__op_unary(m.graph, m.node, "Floor", v_least(m, value, most));
@@ -37,26 +42,29 @@ static BpGraphValue *rounded_down(BpVectorMaker m, BpGraphValue *value) {
 }
 
 /* Reads a vector of floats, `count` of them, from an input; NULL with an error. */
-static BpGraphValue *read_floats(BpVectorMaker m, BpGraphValue *value, int64_t count,
+static BpGraphValue *read_floats(const Plan *plan, BpGraphValue *value, int64_t count,
                                  const char *what) {
+  BpVectorMaker m = plan->m;
   if (!value || !bp__dtype_is_float(value->dtype) || bp__value_is_open(value) ||
       bp__value_num_elements(value) != count) {
     bp__op_bad(m.node, "its %s are not %d floats", what, (int)count);
     return NULL;
   }
-  return as_floats(m, bp__op_reshape(m.graph, m.node, value, &count, 1));
+  return as_wide(plan, bp__op_reshape(m.graph, m.node, value, &count, 1));
 }
 
 static bool keeps_ratio(const Plan *plan) {
   return strcmp(bp__node_str(plan->m.node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0;
 }
 
-/* Computes the extents from the scales; *fits tells which extents are valid. */
+/* Computes the extents from the scales, in float32 as ONNX infers shapes; *fits tells which extents
+ * are valid. */
 static BpGraphValue *extents_by_scales(Plan *plan, BpGraphValue *own, BpGraphValue **fits) {
   BpVectorMaker m = plan->m;
-  plan->scales = read_floats(m, plan->r->scales, plan->count, "scales");
-  *fits = v_binary(m, "Greater", plan->scales, bp__graph_float_scalar(m.graph, 0));
-  return rounded_down(m, v_binary(m, "Mul", as_floats(m, own), plan->scales));
+  plan->scales = read_floats(plan, plan->r->scales, plan->count, "scales");
+  BpGraphValue *scales = as_floats(m, plan->scales);
+  *fits = v_binary(m, "Greater", scales, bp__graph_float_scalar(m.graph, 0));
+  return rounded_down(m, v_binary(m, "Mul", as_floats(m, own), scales));
 }
 
 /* Computes the extents from the sizes, which may only be bounds. */
@@ -68,16 +76,16 @@ static BpGraphValue *extents_by_sizes(Plan *plan, BpGraphValue *own, BpGraphValu
     bp__op_bad(m.node, "it has %d sizes for %d axes", (int)count, (int)plan->count);
     return NULL;
   }
-  BpGraphValue *floats = as_floats(m, own);
-  plan->scales = v_binary(m, "Div", as_floats(m, sizes), floats);
+  BpGraphValue *wide = as_wide(plan, own), *floats = as_floats(m, own);
+  plan->scales = v_binary(m, "Div", as_wide(plan, sizes), wide);
   *fits = v_binary(m, "GreaterOrEqual", sizes, v_number(m, 0));
   if (!keeps_ratio(plan) || plan->count == 0)
     return sizes;
   bool is_within = !strcmp(bp__node_str(m.node, "keep_aspect_ratio_policy", ""), "not_larger");
   BpGraphValue *kept = v_reduce(m, is_within ? "ReduceMin" : "ReduceMax", plan->scales);
-  BpGraphValue *one = v_binary(m, "Div", floats, floats);
+  BpGraphValue *one = v_binary(m, "Div", wide, wide);
   plan->scales = v_binary(m, "Mul", kept, one);
-  return rounded_down(m, v_binary(m, "Add", v_binary(m, "Mul", plan->scales, floats),
+  return rounded_down(m, v_binary(m, "Add", v_binary(m, "Mul", as_floats(m, plan->scales), floats),
                                   bp__graph_float_scalar(m.graph, 0.5f)));
 }
 
@@ -131,7 +139,7 @@ static int make_plan(Plan *plan) {
       v_binary(m, "And", v_binary(m, "And", fits, is_small), v_binary(m, "Or", is_some, is_none));
   if (plan->r->antialias)
     fits = v_binary(m, "And", fits,
-                    v_binary(m, "GreaterOrEqual", plan->scales,
+                    v_binary(m, "GreaterOrEqual", as_floats(m, plan->scales),
                              bp__graph_float_scalar(m.graph, BP__RESIZE_LEAST_SCALE)));
   know_extents(plan);
   BpGraphValue *parts[] = {v_choose(m, fits, out, v_number(m, -1)), own};
@@ -142,8 +150,8 @@ static int make_plan(Plan *plan) {
   if (bp__resize_is_crop(plan->r))
     plan->numbers =
         v_join(m,
-               (BpGraphValue *[]){plan->scales,
-                                  read_floats(m, plan->r->region, 2 * (int64_t)plan->count, "roi")},
+               (BpGraphValue *[]){plan->scales, read_floats(plan, plan->r->region,
+                                                            2 * (int64_t)plan->count, "roi")},
                2);
   return plan->extents && plan->numbers ? 0 : -1;
 }
@@ -188,16 +196,20 @@ static BpGraphValue *make_weights(const Plan *plan, int32_t axis, int32_t taps) 
     return weights;
   BpGraphValue *inputs[] = {weights, v_number(m, 1)};
   BpGraphValue *total = bp__op_apply(m.graph, "", "ReduceSum", m.node->name, inputs, 2, NULL, 0);
-  BpGraphValue *is_none = v_binary(m, "Equal", total, bp__graph_float_scalar(m.graph, 0));
-  return v_binary(m, "Div", weights,
-                  v_choose(m, is_none, bp__graph_float_scalar(m.graph, 1), total));
+  BpGraphValue *is_none =
+      v_binary(m, "Equal", total, as_wide(plan, bp__graph_float_scalar(m.graph, 0)));
+  BpGraphValue *one = as_wide(plan, bp__graph_float_scalar(m.graph, 1));
+  return v_binary(m, "Div", weights, v_choose(m, is_none, one, total));
 }
 
 /* The known scale of an axis, else 0. */
 static float known_scale(const Plan *plan, int32_t axis) {
   const BpGraphValue *scales = plan->r->scales;
+  int64_t out = plan->known[axis], in = plan->known[plan->count + axis];
+  if (plan->r->sizes && (out == in || out < 1 || in < 1))
+    return out == in ? 1.0f : 0.0f;
   if (plan->r->sizes)
-    return plan->known[axis] == plan->known[plan->count + axis] ? 1.0f : 0.0f;
+    return (float)out / (float)in;
   return scales->data ? (float)bp__value_get_float(scales, axis) : 0.0f;
 }
 
@@ -234,8 +246,10 @@ static BpGraphValue *resize_along(const Plan *plan, BpGraphValue *x, int32_t axi
 
 int bp__resize_in(BpGraph *graph, BpGraphNode *node, const BpResize *r, const int32_t *dims,
                   int32_t count) {
-  Plan plan = {.m = {graph, node}, .r = r, .dims = dims, .count = count};
   BpGraphValue *x = node->inputs[0];
+  Plan plan = {.m = {graph, node}, .r = r, .dims = dims, .count = count, .dtype = BP__FLOAT32};
+  if (bp__resize_is_wide(r))
+    plan.dtype = x->dtype;
   if (!r->sizes && (!r->scales || bp__value_num_elements(r->scales) != count))
     return bp__op_bad(node, "it has neither sizes nor a scale for each axis");
   if (make_plan(&plan))
@@ -271,8 +285,8 @@ BP_ROW_COMPUTE(resize_in) {
 /* ---- Tables ------------------------------------------------------------------------------ */
 
 /* The inputs of ResizeTable are scales, and starts and ends; then extents after and before. The
- * output is positions (int32, extent x taps), weights (float32, extent x taps) or, for each
- * position, whether it is outside (bool, extent x 1 x 1 ...). */
+ * output is positions (int32, extent x taps), weights (of the scales' type, extent x taps) or, for
+ * each position, whether it is outside (bool, extent x 1 x 1 ...). */
 BP_ROW_INFER(resize_table) {
   int64_t extents[2 * BP_GRAPH_MAX_NDIM];
   int64_t shape[BP_GRAPH_MAX_NDIM] = {0, bp__node_int(node, "taps", 1)};
@@ -287,8 +301,8 @@ BP_ROW_INFER(resize_table) {
       shape[i] = 1;
     return bp__node_set_output(graph, node, 0, BP__BOOL, shape, ndim);
   }
-  return bp__node_set_output(graph, node, 0, strcmp(gives, "places") ? BP__FLOAT32 : int32, shape,
-                             ndim);
+  return bp__node_set_output(graph, node, 0,
+                             strcmp(gives, "places") ? node->inputs[0]->dtype : int32, shape, ndim);
 }
 
 /* An element of a table. */
@@ -300,7 +314,7 @@ typedef struct Element {
 } Element;
 
 static const BpIrNode *number(const Element *e, double value) {
-  return x_number(e->ir, BP__FLOAT32, value);
+  return x_number(e->ir, x_dtype(e->place), value);
 }
 
 static const BpIrNode *load_number(const Element *e, int64_t part) {
@@ -409,14 +423,15 @@ static const BpIrNode *resize_table_body(BpTe *te, const BpIrNode *const *axes, 
   const char *gives = bp__node_str(op->node, "gives", "");
   int64_t extents[2 * BP_GRAPH_MAX_NDIM], axis = bp__node_int(op->node, "axis", 0);
   int64_t taps = bp__node_int(op->node, "taps", 1), count = bp__node_int(op->node, "count", 0);
+  const BpDataType dtype = op->node->inputs[0]->dtype;
   if (bp__op_const_extents(op->node, 1, extents, 2 * BP_GRAPH_MAX_NDIM) < 0)
     return NULL;
   Element e = {te,
                ir,
                op,
-               bp_ir_cast(ir, BP__FLOAT32, axes[0]),
-               bp_ir_cast(ir, BP__FLOAT32, bp__op_extent(op, extents[count + axis])),
-               bp_ir_cast(ir, BP__FLOAT32, bp__op_extent(op, extents[axis])),
+               bp_ir_cast(ir, dtype, axes[0]),
+               bp_ir_cast(ir, dtype, bp__op_extent(op, extents[count + axis])),
+               bp_ir_cast(ir, dtype, bp__op_extent(op, extents[axis])),
                NULL};
   e.scale = load_number(&e, 0);
   const BpIrNode *x = coordinate(&e), *zero = number(&e, 0);
@@ -424,7 +439,7 @@ static const BpIrNode *resize_table_body(BpTe *te, const BpIrNode *const *axes, 
     return is_outside(&e, x);
   const BpIrNode *first = x_add(ir, x_call1(ir, "floor", x), number(&e, 1 - (double)(taps / 2)));
   const BpIrNode *at =
-      taps == 1 ? rounded(&e, x) : x_add(ir, first, bp_ir_cast(ir, BP__FLOAT32, axes[1]));
+      taps == 1 ? rounded(&e, x) : x_add(ir, first, bp_ir_cast(ir, dtype, axes[1]));
   if (!strcmp(gives, "weights"))
     return weight_at(&e, x, at);
   const BpIrNode *last = x_max(ir, x_sub(ir, e.in, number(&e, 1)), zero);

@@ -466,6 +466,25 @@ static void test_nearest_of_two(void) {
   check(builder, &c, 1);
 }
 
+/* A third of 3e9 is 1e9; with a weight of float32 the result is off by 30. */
+static void test_wide_resize(void) {
+  static const double ends[] = {0, 3e9}, thirds[] = {0, 1e9, 2e9, 3e9};
+  static const int64_t sizes[] = {4};
+  const Case c = {"Resize", "", "", 0, {0}, {0, 0, 0, 0}};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 19;
+  onnx_data(builder, "sizes", INT64, (int64_t[]){1}, 1, sizes, sizeof(sizes));
+  onnx_data(builder, "x", ONNX_DOUBLE, (int64_t[]){2}, 1, ends, sizeof(ends));
+  onnx_data(builder, "thirds", ONNX_DOUBLE, (int64_t[]){4}, 1, thirds, sizeof(thirds));
+  onnx_node(builder, "Resize", "x,,,sizes", "wide",
+            "mode=linear coordinate_transformation_mode=align_corners");
+  onnx_node(builder, "Sub", "wide,thirds", "apart", "");
+  onnx_node(builder, "Cast", "apart", "less", "to=1");
+  onnx_node(builder, "Round", "less", "y", "");
+  onnx_output(builder, "y");
+  check(builder, &c, 1);
+}
+
 /* Operator set 10 does not define how nearest positions are rounded; the test expects onnxruntime's
  * result. */
 static void test_old_resize(void) {
@@ -547,6 +566,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/means_of_integers_are_exact", test_means_of_integers);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
   g_test_add_func("/values/nearest_of_two_equally_near_elements_is_exact", test_nearest_of_two);
+  g_test_add_func("/values/float64_is_resized_with_weights_of_float64", test_wide_resize);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
   g_test_add_func("/values/factors_leave_the_digits_of_weights_of_float16", test_scaled_halves);
   g_test_add_func("/values/normalised_float16_keeps_its_digits", test_normalised_halves);
