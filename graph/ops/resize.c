@@ -212,8 +212,6 @@ static int check_modes(const BpResize *r) {
     return bp__op_error(r->node, "mode '%s' is not supported", r->mode);
   if (!is_one_of(policy, policies, sizeof(policies) / sizeof(policies[0])))
     return bp__op_bad(r->node, "keep_aspect_ratio_policy '%s' is unknown", policy);
-  if (!bp__dtype_is_float(r->node->inputs[0]->dtype) && strcmp(r->mode, "nearest"))
-    return bp__op_error(r->node, "mode '%s' on integers is not supported", r->mode);
   return 0;
 }
 
@@ -354,7 +352,7 @@ static bool resizes_open(const BpResize *r, const int32_t *dims, int32_t count) 
   return false;
 }
 
-static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
+static int resize_elements(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
   ResizeAxis axes[BP_GRAPH_MAX_NDIM];
   int32_t dims[BP_GRAPH_MAX_NDIM], count = read_axes(node, axes, dims);
   if (count < 0 || check_modes(r))
@@ -367,6 +365,28 @@ static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
       (bp__resize_is_crop(r) && read_region(node, axes, dims, count)))
     return -1;
   return resize_all(graph, node, r, axes);
+}
+
+/* Weighted sums of integers are computed in float64, rounded and saturated, as by ONNX's reference.
+ */
+static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
+  const BpDataType dtype = node->inputs[0]->dtype, wide = {BP_DTYPE_FLOAT, 64, 1};
+  if (bp__dtype_is_float(dtype) || !strcmp(r->mode, "nearest"))
+    return resize_elements(graph, node, r);
+  if (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT)
+    return bp__op_error(node, "mode '%s' on elements that are no numbers is not supported",
+                        r->mode);
+  int is_signed = dtype.code == BP_DTYPE_INT;
+  double limit = ldexp(1, dtype.bits - is_signed);
+  node->inputs[0] = bp__op_cast(graph, node, node->inputs[0], wide);
+  if (!node->inputs[0] || resize_elements(graph, node, r))
+    return -1;
+  BpGraphValue *clip[] = {bp__op_unary(graph, node, "Round", node->outputs[0]),
+                          bp__op_number(graph, node, wide, is_signed ? -limit : 0),
+                          bp__op_number(graph, node, wide, limit - 1)};
+  node->outputs[0] = bp__op_cast(
+      graph, node, bp__op_apply(graph, "", "Clip", node->name, clip, 3, NULL, 0), dtype);
+  return node->outputs[0] ? 0 : -1;
 }
 
 BP_ROW_EXPAND(resize) {

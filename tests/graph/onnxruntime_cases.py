@@ -35,12 +35,14 @@ OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "M
                "ReduceMin", "Resize", "ScatterElements", "ScatterND", "Upsample"}
 
 
-def is_by_reference(node):
+def is_by_reference(node, first=None):
     """Return whether the peer is ONNX's reference instead of onnxruntime. onnxruntime has no LinearAttention; where
     the length is no power of two, its transforms are off by a thousandth; a cubic GridSample with padding_mode
     border moves the place into the picture before it takes neighbours; AffineGrid with align_corners puts the one
-    point of an axis of extent 1 at 1, not at -1."""
+    point of an axis of extent 1 at 1, not at -1; a linear Resize of integers rounds down."""
     modes = {attribute.name: attribute.s for attribute in node.attribute if attribute.name in ("mode", "padding_mode")}
+    if node.op_type == "Resize" and first is not None and first.dtype.kind in "iu":
+        return modes["mode"] != b"nearest"
     return node.op_type in ("AffineGrid", "DFT", "STFT", "LinearAttention") or (node.op_type == "GridSample" and modes == {
         "mode": b"cubic", "padding_mode": b"border"})
 
@@ -94,7 +96,7 @@ def run_alone(node, inputs, opset):
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     model = node_model(node, inputs, opset)
-    if is_by_reference(node):
+    if is_by_reference(node, next(iter(inputs.values()), None)):
         return ReferenceEvaluator(model).run(None, inputs)
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options,
@@ -342,6 +344,11 @@ def resize_cases():
     far = noise(1, 1, 1, 40)
     far[..., 17] = INF
     yield "Resize", 19, dict(mode="linear", antialias=1), [far, None, floats(1, 1, 1, .9)]
+    for mode in ("linear", "cubic"):
+        for dtype in ("u1", "i1", "u2", "i4"):
+            whole = np.arange(70).reshape(1, 2, 5, 7).astype(dtype)
+            yield "Resize", 19, dict(mode=mode), [whole, None, floats(1, 1, 1.3, .7)]
+            yield "Resize", 19, dict(mode=mode), [whole, None, floats(1, 1, 2, 4)]
     for mode in ("nearest", "linear"):
         yield "Resize", 10, dict(mode=mode), [noise(1, 1, 4, 5), floats(1, 1, .8, 1.7)]
         yield "Upsample", 9, dict(mode=mode), [noise(1, 1, 3, 4), floats(1, 1, 1.5, 2.5)]

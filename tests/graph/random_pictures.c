@@ -48,15 +48,20 @@ void make_resize(RandomGraph *g, const Row *row) {
     return;
   }
   char *mode = choice(g, row->attrs);
-  gboolean is_whole = g->has_rare_types && strstr(mode, "nearest") && below(g, 2);
-  int32_t x = pick_some(g, is_whole ? INTEGERS : 1 << g->real, 4, 4);
+  gboolean is_nearest = strstr(mode, "nearest") != NULL;
+  gboolean is_exact = is_nearest || !strcmp(mode, "mode=linear") || !strcmp(mode, "mode=cubic");
+  gboolean is_whole = g->has_rare_types && is_exact && row->op[0] == 'R' && below(g, 2);
+  int32_t whole = is_nearest ? INTEGERS : INTEGERS & ~(1 << INT64 | 1 << UINT64);
+  int32_t x = pick_some(g, is_whole ? whole : 1 << g->real, 4, 4);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
-  gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && below(g, 2);
-  char *places = choice(g, has_sizes ? "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
-                                       "half_pixel_symmetric"
-                                     : "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
-                                       "half_pixel_symmetric|tf_half_pixel_for_nn");
+  gboolean is_sum = is_whole && !is_nearest; /* with weights that are multiples of 1/256 */
+  gboolean is_upsample = row->op[0] == 'U', has_sizes = !is_upsample && !is_sum && below(g, 2);
+  char *places = choice(g, is_sum      ? "half_pixel|asymmetric|pytorch_half_pixel"
+                           : has_sizes ? "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+                                         "half_pixel_symmetric"
+                                       : "half_pixel|asymmetric|align_corners|pytorch_half_pixel|"
+                                         "half_pixel_symmetric|tf_half_pixel_for_nn");
   char *attrs = is_upsample || below(g, 3) == 0
                     ? g_strdup(mode)
                     : g_strdup_printf("%s coordinate_transformation_mode=%s", mode, places);
