@@ -3,9 +3,9 @@
  * values that are kept from run to run. Source: onnxruntime's docs/ContribOperators.md, for
  * operator set 1 of the domain.
  *
- * The past has space for as many keys as the longest batch has. Batch b has seqlens_k[b] + 1 keys
- * in all; its new keys follow its past keys, and elements of the present after its last key are not
- * read. */
+ * The present has space for total_sequence_length keys, and at least for those of the past, which
+ * may have spare space. Batch b has seqlens_k[b] + 1 keys in all; its new keys follow its past
+ * keys, and elements of the present after its last key are not read. */
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
@@ -15,7 +15,9 @@ typedef struct GroupQuery {
   int64_t heads[2];        /* number of heads of the queries, and of the keys and values */
   int64_t size;            /* size of a head */
   int64_t length;          /* number of new queries, keys and values of a batch, an extent */
-  int64_t past, keys;      /* numbers of keys in the past and in the present, extents */
+  int64_t past, keys;      /* lengths of the past and of the present, extents */
+  int64_t grown;           /* length of the past and the new keys one after the other */
+  BpGraphValue *total;     /* total_sequence_length, a vector of one number */
   BpGraphValue *q, *kv[2]; /* (batch, length, heads * size), later (batch, heads, keys, size) */
   BpGraphValue *before;    /* number of past keys of each batch, (batch, 1) */
 } GroupQuery;
@@ -88,8 +90,9 @@ static int check_values(GroupQuery *at, int32_t index) {
 }
 
 #define TOTAL                                                                                      \
-  "its total_sequence_length or seqlens_k is not the number of keys, past and new: a cache with "  \
-  "more places than it has keys is not supported"
+  "its total_sequence_length or seqlens_k is not the number of keys, past and new; a single "      \
+  "batch "                                                                                         \
+  "whose past has spare space needs a past of fixed length (--shape)"
 
 /* 0 if two vectors of one number are equal, else a negative number. */
 static BpGraphValue *agreement(const GroupQuery *at, BpGraphValue *a, BpGraphValue *b) {
@@ -97,16 +100,28 @@ static BpGraphValue *agreement(const GroupQuery *at, BpGraphValue *a, BpGraphVal
                 bp__op_unary(at->graph, at->node, "Abs", binary(at, "Sub", a, b)));
 }
 
-/* 0 or more if the past keys of each batch fit in the past, which a single batch must fill; else
+/* 0 or more if the present is the past and the new keys, or if all keys fit in the past; else
  * negative. */
+static BpGraphValue *total_agrees(const GroupQuery *at) {
+  BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
+  BpGraphValue *grown = bp__op_extents(at->graph, at->node, &at->grown, 1);
+  BpGraphValue *is_grown = agreement(at, at->total, grown);
+  return at->keys == at->grown ? is_grown
+                               : binary(at, "Max", is_grown, binary(at, "Sub", past, at->total));
+}
+
+/* 0 or more if the past keys of each batch fit in the past, which a single batch must fill if the
+ * present is grown, and the keys of each batch in the present; else negative. */
 static BpGraphValue *lengths_agree(const GroupQuery *at) {
   const int64_t count[] = {at->q->shape[0]};
   BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
+  BpGraphValue *keys = bp__op_extents(at->graph, at->node, &at->keys, 1);
   BpGraphValue *before = bp__op_reshape(at->graph, at->node, at->before, count, 1);
-  if (count[0] == 1)
+  if (count[0] == 1 && at->keys == at->grown)
     return agreement(at, before, past);
-  before = concat(at, before, number(at, 0), 0);
-  return binary(at, "Sub", past, binary(at, "ReduceMax", before, number(at, 0)));
+  before = binary(at, "ReduceMax", concat(at, before, number(at, 0), 0), number(at, 0));
+  keys = binary(at, "Sub", keys, bp__op_extents(at->graph, at->node, &at->length, 1));
+  return binary(at, "Sub", binary(at, "Min", past, keys), before);
 }
 
 /* The `count` integers of an input as a vector; NULL with an error. */
@@ -119,26 +134,45 @@ static BpGraphValue *numbers(const GroupQuery *at, int32_t input, int64_t count)
   return bp__op_reshape(at->graph, at->node, value, &count, 1);
 }
 
-/* Computes the number of keys. Keys of a present that is too long cannot be told from its other
- * elements, so a run checks the lengths. */
+/* Sets the length of the present. A single batch whose past has an open length is appended to,
+ * because a cache that only grows can stay in its place. */
+static int measure_present(GroupQuery *at) {
+  BpExtents *extents = &at->graph->extents;
+  bool can_be_open = extents->arena != NULL, is_known = at->total->data || at->total->extents;
+  at->keys = at->grown = bp__extent_add(extents, at->past, at->length);
+  if (at->grown == BP_EXTENT_NONE)
+    return -1;
+  if ((at->q->shape[0] == 1 && bp__extent_is_open(at->past)) || (!is_known && !can_be_open))
+    return 0;
+  BpGraphValue *total = at->total;
+  if (!is_known) {
+    BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
+    total = bp__op_bind(at->graph, at->node, binary(at, "Max", total, past), NULL, TOTAL);
+  }
+  if (!total)
+    return -1;
+  at->keys = total->extents ? total->extents[0] : bp__value_get_int(total, 0);
+  at->keys = is_known ? bp__extent_max(extents, at->past, at->keys) : at->keys;
+  return at->keys == BP_EXTENT_NONE ? -1 : 0;
+}
+
+/* Counts past keys. Keys of a present that is too long cannot be told from its other elements, so a
+ * run checks the lengths. */
 static int count_keys(GroupQuery *at) {
-  static const int64_t zero[1], at_least_zero[] = {BP_EXTENT_NONE, 0};
   const int64_t column[] = {at->q->shape[0], 1};
   if (!bp__node_input(at->node, 5) || !bp__node_input(at->node, 6))
     return bp__op_bad(at->node, "it has no seqlens_k or no total_sequence_length");
-  at->keys = bp__extent_add(&at->graph->extents, at->past, at->length);
-  BpGraphValue *lengths = numbers(at, 5, column[0]), *total = numbers(at, 6, 1);
-  if (at->keys == BP_EXTENT_NONE || !lengths || !total)
+  BpGraphValue *lengths = numbers(at, 5, column[0]);
+  at->total = numbers(at, 6, 1);
+  if (!lengths || !at->total || measure_present(at))
     return -1;
   at->before = binary(at, "Sub", binary(at, "Add", lengths, number(at, 1)),
                       bp__op_extents(at->graph, at->node, &at->length, 1));
   at->before = binary(at, "Max", at->before, number(at, 0)); /* the first run may be padded */
   at->before = bp__op_reshape(at->graph, at->node, at->before, column, 2);
-  total = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
   lengths = concat(at, lengths, number(at, 0), 0); /* no length may be negative */
-  lengths = concat(at, lengths_agree(at), binary(at, "ReduceMin", lengths, number(at, 0)), 0);
-  return bp__op_bind(at->graph, at->node, total, zero, TOTAL) &&
-                 bp__op_bind(at->graph, at->node, lengths, at_least_zero, TOTAL)
+  lengths = binary(at, "Min", lengths_agree(at), binary(at, "ReduceMin", lengths, number(at, 0)));
+  return bp__op_bind(at->graph, at->node, binary(at, "Min", lengths, total_agrees(at)), NULL, TOTAL)
              ? 0
              : -1;
 }
@@ -161,12 +195,12 @@ static BpGraphValue *rotated(const GroupQuery *at, BpGraphValue *x, int64_t head
 }
 
 /* The positions by which new queries and keys are rotated: their own positions, or the input
- * position_ids. A run without a past takes only the first number of position_ids and counts from
- * it. */
+ * position_ids. A run with no keys but the new ones takes only the first number of position_ids and
+ * counts from it. */
 static BpGraphValue *rotary_places(const GroupQuery *at) {
   static const int64_t all = -1;
   const int64_t shape[] = {at->q->shape[0], at->length};
-  BpGraphValue *given = bp__node_input(at->node, 9), *first, *past;
+  BpGraphValue *given = bp__node_input(at->node, 9), *first, *length;
   if (!given)
     return places(at);
   if (given->ndim != 2) {
@@ -176,13 +210,13 @@ static BpGraphValue *rotary_places(const GroupQuery *at) {
   given = bp__op_as_shape(at->graph, at->node, given, shape,
                           "its position_ids are not a number for each new key");
   given = bp__op_cast(at->graph, at->node, given, BP__INT64);
-  if (at->past != 0 && !bp__extent_is_open(at->past))
+  if (at->keys == at->grown && at->past != 0 && !bp__extent_is_open(at->past))
     return given;
   first = given ? bp__op_reshape(at->graph, at->node, given, &all, 1) : NULL;
   first = binary(at, "Gather", first, number(at, 0));
   first = binary(at, "Add", first, bp__op_counting(at->graph, at->node, at->length));
-  past = bp__op_extents(at->graph, at->node, &at->past, 1);
-  return apply(at, "Where", binary(at, "Equal", past, number(at, 0)), first, given);
+  length = bp__op_extents(at->graph, at->node, &at->length, 1);
+  return apply(at, "Where", binary(at, "Equal", at->total, length), first, given);
 }
 
 #define FEW_ROWS "its cos_cache or its sin_cache has fewer rows than there are keys"
@@ -203,19 +237,19 @@ static int rotate(GroupQuery *at) {
   return at->q && at->kv[0] ? 0 : -1;
 }
 
-/* The numbers of the rows that the present takes from the past and the new rows, (batch, past +
- * length, columns), among the rows of all batches: (batch * keys). */
+/* The numbers of the rows that the present takes from the past and the new rows, (batch, grown,
+ * columns), among the rows of all batches: (batch, keys). */
 static BpGraphValue *rows_of_present(const GroupQuery *at) {
   const int64_t batch = at->q->shape[0], column[] = {batch, 1};
   BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);
   BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
-  BpGraphValue *keys = bp__op_extents(at->graph, at->node, &at->keys, 1);
+  BpGraphValue *rows = bp__op_extents(at->graph, at->node, &at->grown, 1);
   BpGraphValue *later = binary(at, "Add", binary(at, "Sub", key, at->before), past);
   BpGraphValue *row = apply(at, "Where", binary(at, "Less", key, at->before), key, later);
   BpGraphValue *first =
       bp__op_reshape(at->graph, at->node, bp__op_counting(at->graph, at->node, batch), column, 2);
-  row = binary(at, "Min", row, binary(at, "Sub", keys, number(at, 1)));
-  return binary(at, "Add", row, binary(at, "Mul", first, keys));
+  row = binary(at, "Min", row, binary(at, "Sub", rows, number(at, 1)));
+  return binary(at, "Add", row, binary(at, "Mul", first, rows));
 }
 
 /* Appends each batch's new rows to its past rows. */
@@ -223,7 +257,7 @@ static BpGraphValue *behind_each(const GroupQuery *at, BpGraphValue *past, BpGra
   static const int64_t perm[] = {0, 2, 1, 3};
   const int64_t batch = at->q->shape[0], columns = at->heads[1] * at->size;
   const int64_t as_rows[] = {batch, at->past, columns};
-  const int64_t flat[] = {bp__extent_multiply(&at->graph->extents, batch, at->keys), columns};
+  const int64_t flat[] = {bp__extent_multiply(&at->graph->extents, batch, at->grown), columns};
   const int64_t heads[] = {batch, at->keys, at->heads[1], at->size};
   if (flat[0] == BP_EXTENT_NONE)
     return NULL;
@@ -240,7 +274,7 @@ static BpGraphValue *present(const GroupQuery *at, int32_t index) {
   static const int64_t perm[] = {0, 2, 1, 3};
   const int64_t split[] = {at->q->shape[0], at->length, at->heads[1], at->size};
   BpGraphValue *past = bp__node_input(at->node, 3 + index), *rows = at->kv[index];
-  if (past && at->q->shape[0] != 1)
+  if (past && (at->q->shape[0] != 1 || at->keys != at->grown))
     return behind_each(at, past, rows);
   rows = bp__op_transpose(at->graph, at->node, bp__op_reshape(at->graph, at->node, rows, split, 4),
                           perm, 4);
@@ -249,6 +283,24 @@ static BpGraphValue *present(const GroupQuery *at, int32_t index) {
 
 /* ---- Attention --------------------------------------------------------------------------- */
 
+/* The bias, of a column for each of total_sequence_length keys, with columns for the places after
+ * them, too, to which no query attends. */
+static BpGraphValue *bias_of_present(const GroupQuery *at) {
+  static const int64_t zero[1];
+  BpGraphValue *bias = bp__node_input(at->node, 10), *columns, *place;
+  const BpGraphAttr axis = bp__attr_int(at->graph, "axis", 3);
+  if (!bias || at->keys == at->grown || bias->ndim != 4 || bias->shape[3] == at->keys)
+    return bias;
+  columns = bp__op_extents(at->graph, at->node, &bias->shape[3], 1);
+  if (!bp__op_bind(at->graph, at->node, agreement(at, at->total, columns), zero,
+                   "its attention_bias has no column for each of total_sequence_length keys"))
+    return NULL;
+  place = binary(at, "Min", bp__op_counting(at->graph, at->node, at->keys),
+                 binary(at, "Sub", columns, number(at, 1)));
+  return bp__op_apply(at->graph, "", "Gather", at->node->name, (BpGraphValue *[]){bias, place}, 2,
+                      &axis, 1);
+}
+
 /* The keys to which a query may attend, (batch, 1, length, keys): the keys up to its own position
  * and, with a window, only the last ones; as bool, or as the bias that is added to the products. */
 static BpGraphValue *mask(const GroupQuery *at) {
@@ -256,8 +308,9 @@ static BpGraphValue *mask(const GroupQuery *at) {
   int64_t window = bp__node_int(at->node, "local_window_size", -1);
   BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);
   BpGraphValue *query = bp__op_reshape(at->graph, at->node, places(at), shape, 4);
-  BpGraphValue *bias = bp__node_input(at->node, 10), *allowed;
-  allowed = binary(at, "LessOrEqual", key, query);
+  BpGraphValue *bias = bias_of_present(at), *allowed = binary(at, "LessOrEqual", key, query);
+  if (!bias && bp__node_input(at->node, 10))
+    return NULL;
   if (window >= 0)
     allowed = binary(at, "And", allowed,
                      binary(at, "Greater", key, binary(at, "Sub", query, number(at, window))));

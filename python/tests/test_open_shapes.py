@@ -415,6 +415,23 @@ CASES = {
         [{"q": Shape((len(l), 1, 64)), "k": Shape((len(l), 1, 32)), "v": Shape((len(l), 1, 32)),
           "pk": Shape((len(l), 2, p, 16)), "pv": Shape((len(l), 2, p, 16)), "l": l, "t": p + 1}
          for p, l in [(6, [6, 3]), (6, [0, 6, 5]), (33, [33, 1])]]),
+    "group_queries_of_a_past_with_spare_space": (
+        [node("GroupQueryAttention", "q k v pk pv l t    m", "y nk nv", num_heads=4, kv_num_heads=2, domain="com.microsoft"),
+         node("Shape", "nk", "n"), node("Shape", "nv", "o")],
+        {"q": (FLOAT, ["b", "s", 64]), "k": (FLOAT, ["b", "s", 32]), "v": (FLOAT, ["b", "s", 32]), "pk": (FLOAT, ["b", 2, "p", 16]),
+         "pv": (FLOAT, ["b", 2, "p", 16]), "l": (INT32, ["b"]), "t": (INT32, []), "m": (FLOAT, [1, 1, "s", "t"])}, "y n o", {},
+        [{"q": Shape((len(l), s, 64)), "k": Shape((len(l), s, 32)), "v": Shape((len(l), s, 32)), "t": t, "l": l,
+          "pk": Shape((len(l), 2, p, 16)), "pv": Shape((len(l), 2, p, 16)), "m": Shape((1, 1, s, t))}
+         for p, s, t, l in [(16, 1, 7, [6, 3]), (16, 5, 5, [4]), (16, 3, 7, [6]), (6, 1, 7, [6, 6]), (7, 1, 7, [6])]]),
+    "group_queries_of_a_batch_whose_past_has_spare_space": (
+        [node("GroupQueryAttention", "a   pk pv l t c s", "y nk nv", num_heads=4, kv_num_heads=2, do_rotary=1, domain="com.microsoft"),
+         node("Slice", "nk zero t two", "k"), node("Slice", "nv zero t two", "v")],
+        {"a": (FLOAT, [1, "s", 128]), "pk": (FLOAT, [1, 2, 16, 16]), "pv": (FLOAT, [1, 2, 16, 16]), "l": (INT32, [1]),
+         "t": (INT32, [1])}, "y k v",
+        {"c": np.cos(RANDOM.random((64, 8), np.float32)), "s": np.sin(RANDOM.random((64, 8), np.float32)),
+         "zero": np.zeros(1, "i4"), "two": np.full(1, 2, "i4")},
+        [{"a": Shape((1, s, 128)), "pk": Shape((1, 2, 16, 16)), "pv": Shape((1, 2, 16, 16)), "l": [t - 1], "t": [t]}
+         for s, t in [(5, 5), (1, 6), (3, 12), (1, 16), (1, 17)]]),
     "group_queries_of_extents_that_no_name_joins": (
         [node("GroupQueryAttention", "q k v pk pv l t c s i", "y nk nv", num_heads=4, kv_num_heads=2, do_rotary=1,
               domain="com.microsoft")],

@@ -866,9 +866,9 @@ def refused_cases():
     heads, lengths, total = dict(num_heads=4, kv_num_heads=2), np.array([6, 6], "i4"), np.int32(7)
     group = "GroupQueryAttention"
     yield group, heads, [q, kv, kv, past, past], (), "no seqlens_k"
-    yield group, heads, [q, kv, kv, past, past, lengths, np.int32(6)], (), "more places than it has keys"
-    yield group, heads, [q, kv, kv, past, past, np.array([6, 7], "i4"), total], (), "more places than it has keys"
-    yield group, heads, [q, kv, kv, past, past, np.array([-1, 6], "i4"), total], (), "more places than it has keys"
+    yield group, heads, [q, kv, kv, past, past, lengths, np.int32(6)], (), "is not the number of keys"
+    yield group, heads, [q, kv, kv, past, past, np.array([6, 7], "i4"), total], (), "is not the number of keys"
+    yield group, heads, [q, kv, kv, past, past, np.array([-1, 6], "i4"), total], (), "is not the number of keys"
     yield group, heads, [q, kv, kv, past, past, np.array([6, 6, 6], "i4"), total], (), "is not one number for each batch"
     yield group, heads, [q, kv, kv, past, past, lengths, np.array([7, 7], "i4")], (), "is not one"
     yield group, dict(**heads, local_window_size=-2), [q, kv, kv, past, past, lengths, total], (), "local_window_size is -2"
@@ -876,7 +876,7 @@ def refused_cases():
     yield group, dict(**heads, do_rotary=1), few, (), "fewer rows than there are keys"
     yield group, dict(**heads, do_rotary=1), [*few[:7], few[8], few[7]], (), "fewer rows than there are keys"
     yield group, dict(**heads, do_rotary=1), [*few[:7], few[8], few[8], np.zeros((2, 2), "i8")], (), "position_ids"
-    yield group, heads, [q[:1], kv[:1], kv[:1], past[:1], past[:1], lengths[:1] - 1, total], (), "more places than it has keys"
+    yield group, heads, [q[:1], kv[:1], kv[:1], past[:1], past[:1], lengths[:1] + 1, total], (), "is not the number of keys"
     yield group, heads, [q, kv, kv, past, past[:, :, :5], lengths, total], (), "do not fit each other"
     yield group, heads, [q, kv, None, past, past, lengths, total], (), "only one of key and value"
     yield group, heads, [q, kv, kv, past, None, lengths, total], (), "go together"
@@ -940,7 +940,7 @@ def check_refusals(command, folder, target):
     wrong, cases = [], []
     for op, attrs, inputs, before, words in refused_cases():
         cases.append((Case(len(cases), op, 20, attrs, inputs, before), words))
-        if op == "MatMulInteger" or (op == "GroupQueryAttention" and "more places" in words):
+        if op == "MatMulInteger" or (op == "GroupQueryAttention" and "number of keys" in words):
             cases.append((Case(len(cases), op, 20, attrs, inputs, before), words))
             cases[-1][0].constants = set(cases[-1][0].inputs)
     for case, words in cases:

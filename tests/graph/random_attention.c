@@ -74,10 +74,10 @@ void make_microsoft_rotary(RandomGraph *g, const Row *row) {
 
 typedef struct Heads {
   int32_t type;
-  int64_t batch, heads, groups; /* heads of keys, and queries' heads for each of them */
-  int64_t queries, keys, past;
-  int64_t size, width; /* size of queries' and keys' heads, and of values' heads */
-  gboolean has_axis;   /* whether the heads are an axis */
+  int64_t batch, heads, groups;       /* heads of keys, and queries' heads for each of them */
+  int64_t queries, keys, past, spare; /* spare: places of the past after its last key */
+  int64_t size, width;                /* size of queries' and keys' heads, and of values' heads */
+  gboolean has_axis;                  /* whether the heads are an axis */
 } Heads;
 
 static Heads any_heads(RandomGraph *g) {
@@ -129,7 +129,7 @@ static char *attention_attrs(RandomGraph *g, const Row *row, const Heads *h) {
 /* The outputs after the first one: the keys, the values, and the products at one of their
  * stages. */
 static void add_presents(RandomGraph *g, const Heads *h, int32_t count) {
-  int64_t all = h->past + h->keys, heads = h->heads * h->groups;
+  int64_t all = h->past + MAX(h->keys, h->spare), heads = h->heads * h->groups;
   int64_t shapes[3][4] = {{h->batch, h->heads, all, h->size},
                           {h->batch, h->heads, all, h->width},
                           {h->batch, heads, h->queries, all}};
@@ -310,7 +310,7 @@ static void count_keys(RandomGraph *g, const Heads *h, int32_t *reads) {
 }
 
 static void set_rotary(RandomGraph *g, const Heads *h, GString *attrs, int32_t *reads) {
-  int64_t cache[2] = {h->past + h->keys + below(g, 3), between(g, 1, h->size / 2)};
+  int64_t cache[2] = {h->past + MAX(h->keys, h->spare) + below(g, 3), between(g, 1, h->size / 2)};
   int64_t places[2] = {h->batch, h->keys};
   append(attrs, "do_rotary=1 rotary_interleaved=%d", (int)below(g, 2));
   reads[7] = given(g, h->type, cache, 2, TRUE);
@@ -325,8 +325,9 @@ void make_group_query(RandomGraph *g, const Row *row) {
   h.batch = between(g, 1, 2);
   h.width = h.size = between(g, 1, 4) * 2;
   h.queries = h.keys = between(g, 1, 4);
+  h.spare = h.past && g->has_rare_types && below(g, 2) ? between(g, 1, 5) : 0;
   gboolean is_packed = below(g, 3) == 0;
-  int64_t heads = h.heads * h.groups, old[4] = {h.batch, h.heads, h.past, h.size};
+  int64_t heads = h.heads * h.groups, old[4] = {h.batch, h.heads, h.past + h.spare, h.size};
   int64_t out[3] = {h.batch, h.queries, heads * h.size};
   int32_t reads[12] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   reads[0] = with_heads(g, &h, heads + (is_packed ? 2 * h.heads : 0), h.keys, h.size);

@@ -94,7 +94,7 @@ These operators of `com.microsoft` work, with open extents, compared with onnxru
 - `RotaryEmbedding`, ignoring `scale` like onnxruntime.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
 - `Attention` and `QAttention`, without `do_rotary` and a buffer that past and present share.
-- `GroupQueryAttention`, without a cache of more places than keys.
+- `GroupQueryAttention`; a cache with spare places for a batch of one needs a fixed length.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
   `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.
