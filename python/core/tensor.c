@@ -48,16 +48,38 @@ static PyGetSetDef getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyObject *to_text(PyObject *self) {
-  char *text;
-  Py_BEGIN_ALLOW_THREADS text = bp_tensor_format(&tensor_of(self)->view, 0);
-  Py_END_ALLOW_THREADS;
-  PyObject *string = text ? PyUnicode_FromString(text) : bp_py_raise();
-  bp_str_free(text);
-  return string;
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* Part i of a tensor along its first dimension. */
+static BpTensorView part_of(const BpTensorView *view, int64_t i) {
+  BpTensorView part = *view;
+  int64_t stride = view->strides ? view->strides[0] : 1;
+  part.ndim--;
+  part.shape++;
+  for (int32_t k = 0; k < part.ndim && !view->strides; k++)
+    stride *= part.shape[k];
+  part.strides = view->strides ? view->strides + 1 : NULL;
+  int64_t bytes = i * stride * bp_dtype_bytes(view->dtype);
+  if (part.device.device_type == BP_DEVICE_CPU)
+    part.data = (char *)part.data + bytes;
+  else
+    part.byte_offset += (uint64_t)bytes;
+  return part;
 }
 
-/* ---- Copies ------------------------------------------------------------------------------ */
+/* Queues the copies of a tensor: a tensor with strides in parts without strides. */
+static int queue_copies(const BpTensorView *from, const BpTensorView *to) {
+  int is_whole = bp_view_is_compact(from) && bp_view_is_compact(to);
+  int is_alike = from->ndim == to->ndim && from->ndim > 0 && from->shape[0] == to->shape[0];
+  if (is_whole || !is_alike || from->dtype.bits % 8 || to->dtype.bits % 8)
+    return bp_tensor_copy(from, to, NULL);
+  for (int64_t i = 0; i < from->shape[0]; i++) {
+    BpTensorView part_from = part_of(from, i), part_to = part_of(to, i);
+    if (queue_copies(&part_from, &part_to))
+      return -1;
+  }
+  return 0;
+}
 
 /* Copies a tensor, and returns when the elements have arrived. The source's device copies to the
  * host and to a device of its own kind. */
@@ -65,7 +87,7 @@ static int copy_and_wait(const BpTensorView *from, const BpTensorView *to) {
   int32_t type = to->device.device_type;
   const BpDevice *busy =
       type == BP_DEVICE_CPU || type == from->device.device_type ? &from->device : &to->device;
-  return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
+  return queue_copies(from, to) || bp_stream_sync(*busy, NULL) ? -1 : 0;
 }
 
 static PyObject *copy_to(PyObject *self, PyObject *target) {
@@ -93,6 +115,21 @@ static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
   }
   Py_END_ALLOW_THREADS if (!copy) bp_py_raise();
   return copy;
+}
+
+static PyObject *to_text(PyObject *self) {
+  static const BpDevice host = {BP_DEVICE_CPU, 0};
+  const BpTensor *tensor = tensor_of(self);
+  BpTensor *compact = bp_view_is_compact(&tensor->view) ? NULL : copy_on(tensor, host);
+  char *text = NULL;
+  if (PyErr_Occurred())
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS text = bp_tensor_format(compact ? &compact->view : &tensor->view, 0);
+  Py_END_ALLOW_THREADS;
+  PyObject *string = text ? PyUnicode_FromString(text) : bp_py_raise();
+  bp_str_free(text);
+  bp_object_release(compact);
+  return string;
 }
 
 /* ---- Exporting through DLPack ------------------------------------------------------------ */

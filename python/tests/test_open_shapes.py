@@ -4,6 +4,7 @@ different names, so that only a run can tell whether they are compatible. Each m
 onnxruntime. Backplane must refuse the runs that onnxruntime refuses."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -762,6 +763,9 @@ def test_inputs_that_grow_stay_in_memory_of_the_caller(tmp_path):
             assert outputs["present"].shape == all_rows.shape and model.cache_length("past") == all_rows.shape[1]
             assert np.allclose(outputs["y"].numpy(), all_rows.sum(1), atol=1e-5)
             assert np.array_equal(memory.numpy()[:, :all_rows.shape[1]], all_rows)
+            assert np.array_equal(outputs["present"].numpy(), all_rows)
+            assert np.array_equal(pickle.loads(pickle.dumps(outputs["present"])).numpy(), all_rows)
+            assert str(outputs["present"]).startswith("[[")
         with pytest.raises(backplane.errors.InvalidValueError, match="room for 9"):
             model.run(x=np.ones((2, 2, 3), np.float32))
         model.set_cache_length("past", 2)

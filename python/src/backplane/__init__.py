@@ -146,7 +146,8 @@ class Tensor(_core.Tensor):
 
     def __reduce__(self) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
         """Pickle the elements. Unpickling copies them to the device that the tensor was on."""
-        data = bytes(memoryview(self.to_device(Device(1, 0))._bytes()))
+        host: Tensor = self.copy_to(_core.empty(self.shape, self.dtype, Device(1, 0), None))
+        data = bytes(memoryview(host._bytes()))
         return _from_pickle, (self.shape, self.dtype, str(self.device), data)
 
     def __repr__(self) -> str:
