@@ -185,32 +185,13 @@ static int write_copy(int fd, const BpLibraryFile *file) {
   return 0;
 }
 
-#define COPY_PATH_SIZE (BP_FD_PATH_SIZE + 2 * 32)
-
-/* Stores a path to the copy open as `fd` that no other copy had: the loader identifies libraries by
- * name, and a copy may stay mapped (-z nodelete) after its descriptor is closed. The bits of the
- * copy's number, "./" for 1 and "/" for 0, lead from the folder of the process to that folder: copy
- * 2 is "/proc/self//./fd/7". */
-static int copy_path(int fd, char *path) {
-  static _Atomic uint32_t copies;
-  char plain[BP_FD_PATH_SIZE];
-  if (bp__fd_path(fd, plain))
-    return -1;
-  const char *last = strstr(plain, "fd/");
-  char *end = mempcpy(path, plain, (size_t)(last - plain));
-  for (uint32_t number = ++copies; number; number /= 2)
-    end = stpcpy(end, number % 2 ? "./" : "/");
-  stpcpy(end, last);
-  return 0;
-}
-
 static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
-  char name[COPY_PATH_SIZE];
+  char name[BP_FD_PATH_SIZE];
   int claimed = -1, fd = memfd_create("backplane-module", MFD_CLOEXEC);
   if (fd < 0 || write_copy(fd, file))
     bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\" to memory to open it: %s", file->path,
                    strerror(errno));
-  else if (copy_path(fd, name))
+  else if (bp__fd_path(fd, name))
     bp_error_raise(BP_ERROR_IO, "cannot open a copy of \"%s\": /proc is not that of this process",
                    file->path);
   else

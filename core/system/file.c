@@ -182,12 +182,17 @@ static int find_own_number(char *number, size_t size) {
   return 0;
 }
 
+/* The bits of the path's number, "./" for 1 and "/" for 0, lead from the folder of the process to
+ * that folder: path 2 is "/proc/1234//./fd/7". */
 int bp__fd_path(int fd, char *path) {
+  static _Atomic uint32_t paths;
   struct stat own, found;
-  char number[24];
-  if (fstat(fd, &own) || find_own_number(number, sizeof number))
+  char process[24], bits[2 * 32 + 1], *end = bits;
+  if (fstat(fd, &own) || find_own_number(process, sizeof process))
     return -1;
-  snprintf(path, BP_FD_PATH_SIZE, "/proc/%s/fd/%d", number, fd);
+  for (uint32_t number = ++paths; number; number /= 2)
+    end = stpcpy(end, number % 2 ? "./" : "/");
+  snprintf(path, BP_FD_PATH_SIZE, "/proc/%s/%sfd/%d", process, bits, fd);
   if (stat(path, &found))
     return -1;
   if (own.st_dev == found.st_dev && own.st_ino == found.st_ino)

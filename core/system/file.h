@@ -35,11 +35,12 @@ BP__SHARED char *bp__read_all(int fd, size_t most, size_t *size);
  * writer. */
 BP__SHARED char *bp__read_file(const char *path, size_t most, size_t *size);
 
-#define BP_FD_PATH_SIZE 64
+#define BP_FD_PATH_SIZE 128
 
-/* Stores in `path`, of BP_FD_PATH_SIZE bytes, a path to the file open as `fd`. The path is valid as
- * long as the descriptor is open, also in other processes (a debugger). -1 with errno: /proc is not
- * mounted, or is not that of this process. */
+/* Stores in `path`, of BP_FD_PATH_SIZE bytes, a path to the file open as `fd` that no earlier call
+ * stored: the loader identifies libraries by name, and a library may stay mapped after its
+ * descriptor is closed. The path is valid as long as the descriptor is open, also in other
+ * processes (a debugger). -1 with errno: /proc is not mounted, or is not that of this process. */
 BP__SHARED int bp__fd_path(int fd, char *path);
 
 /* A mapped file, as shown in /proc/self/maps: on some file systems its device and inode differ from

@@ -97,11 +97,9 @@ static int require_trial(Plugin *plugin) {
   return 0;
 }
 
-/* Closes the file unless the plugin is mapped. */
 static void close_file(Plugin *plugin) {
-  if (plugin->is_mapped || plugin->fd < 0)
-    return;
-  close(plugin->fd);
+  if (plugin->fd >= 0)
+    close(plugin->fd);
   plugin->fd = -1;
 }
 
@@ -132,17 +130,15 @@ static BpPluginEntry find_entry(Plugin *plugin) {
   if (plugin->entry)
     return plugin->entry;
   warn(plugin);
-  BpPluginEntry entry = require_trial(plugin) ? NULL : bp__plugin_load(plugin);
-  close_file(plugin);
-  return entry;
+  return require_trial(plugin) ? NULL : bp__plugin_load(plugin);
 }
 
 /* Prepares a plugin that runs in a process of its own; its file is not loaded into this process. */
 static int initialize_isolated(Plugin *plugin, const Registration *registration) {
   warn(plugin);
-  int rc = plugin->host ? 0 : require_trial(plugin); /* the other machine tries the plugin out */
-  close_file(plugin);
-  if (rc || check_free(plugin))
+  if (!plugin->host && require_trial(plugin)) /* the other machine tries the plugin out */
+    return -1;
+  if (check_free(plugin))
     return -1;
   if (bp__isolate_initialize(plugin))
     return check_failed(REASON_INITIALIZE_FAILED, "initialisation in a process of its own");
@@ -203,6 +199,8 @@ static int run_initialize(Plugin *plugin) {
   if (rc)
     bp__target_kinds_withdraw(&registration);
   bp__registration_end(&registration);
+  if (rc || !plugin->is_mapped)
+    close_file(plugin);
   end(plugin, rc, BP_PLUGIN_ACTIVE);
   return rc;
 }

@@ -3,9 +3,9 @@
  *
  * The file is opened, compared with the file whose descriptor was read, and mapped through its
  * entry in /proc, so changing the path in between has no effect. The dynamic loader identifies
- * libraries by that name, which contains the number of the file descriptor. So the file descriptor
- * stays open for ever, and its number is not reused. In case other code closed the descriptor, the
- * mapped file is compared with it. */
+ * libraries by that name, and no two plugins have the same. The descriptor of an active plugin
+ * stays open, so that debuggers find the file. In case other code closed the descriptor, the mapped
+ * file is compared with it. */
 
 #include "parts/plugins/trial.h"
 #include "core/system/elf.h"
