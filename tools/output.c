@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <backplane/object.h>
@@ -598,11 +600,24 @@ static int replace_file(const char *path, const char *bytes, gsize size) {
   return rc;
 }
 
+/* Whether a path is a link to an open file, as /dev/stdout. Linux before 5.6 does not tell. */
+static gboolean is_descriptor(const char *path) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+  if (!g_file_test(path, G_FILE_TEST_IS_SYMLINK))
+    return FALSE;
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  if (fd >= 0)
+    close(fd);
+  return fd < 0 && errno == ELOOP;
+}
+
+/* A device, a FIFO or an open file, to whose end the bytes are added, stays. */
 int command_write_file(const char *path, const char *what, const char *bytes, gsize size) {
-  gboolean is_special =
-      g_file_test(path, G_FILE_TEST_EXISTS) && !g_file_test(path, G_FILE_TEST_IS_REGULAR);
-  int rc = is_special ? write_and_close(open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), bytes, size)
-                      : replace_file(path, bytes, size);
+  gboolean stays = g_file_test(path, G_FILE_TEST_EXISTS) &&
+                   (!g_file_test(path, G_FILE_TEST_IS_REGULAR) || is_descriptor(path));
+  int rc =
+      stays ? write_and_close(open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY), bytes, size)
+            : replace_file(path, bytes, size);
   return rc == 0 ? 0
                  : bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
                                   g_strerror(errno));

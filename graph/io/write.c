@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -89,14 +91,28 @@ static int write_and_close(int fd, const char *data, size_t size) {
   return -1;
 }
 
-/* A device, such as /dev/stdout, or a FIFO: a rename would put a file in its place. */
-static int is_special(const char *path) {
-  struct stat status;
-  return !stat(path, &status) && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+/* Whether a path is a link to an open file, as /dev/stdout. Linux before 5.6 does not tell. */
+static int is_descriptor(const char *path) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+  struct stat link;
+  if (lstat(path, &link) || !S_ISLNK(link.st_mode))
+    return 0;
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  if (fd >= 0)
+    close(fd);
+  return fd < 0 && errno == ELOOP;
 }
 
+/* A device, a FIFO or an open file: a rename would put a file in its place. */
+static int is_special(const char *path) {
+  struct stat status;
+  return !stat(path, &status) && !S_ISDIR(status.st_mode) &&
+         (!S_ISREG(status.st_mode) || is_descriptor(path));
+}
+
+/* Adds to the end of an open file, which may have other contents. */
 static int write_special(const char *path, const char *data, size_t size) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
   return fd < 0 ? -1 : write_and_close(fd, data, size);
 }
 

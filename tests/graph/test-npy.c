@@ -228,6 +228,29 @@ static void test_write_into_a_fifo(void) {
   g_unlink(path);
 }
 
+/* The link stays, as /dev/stdout does, and the file keeps what it had. */
+static void test_write_into_an_open_file(void) {
+  const float value = 1;
+  const BpTensorView view = {.data = (void *)(uintptr_t)&value,
+                             .device = {BP_DEVICE_CPU, 0},
+                             .dtype = {BP_DTYPE_FLOAT, 32, 1}};
+  g_autofree char *path = path_of("link.npy"), *file = path_of("open.txt");
+  g_autofree char *bytes = NULL;
+  gsize size;
+  int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  g_autofree char *entry = g_strdup_printf("/proc/self/fd/%d", fd);
+  g_assert_cmpint(write(fd, "before", 6), ==, 6);
+  g_assert_cmpint(symlink(entry, path), ==, 0);
+  g_assert_cmpint(bp_npy_write(path, &view), ==, 0);
+  g_assert_true(g_file_test(path, G_FILE_TEST_IS_SYMLINK));
+  g_assert_true(g_file_get_contents(file, &bytes, &size, NULL));
+  g_assert_cmpint(size, ==, 6 + 128 + sizeof value);
+  g_assert_cmpmem(bytes, 12, "before\x93NUMPY", 12);
+  close(fd);
+  g_unlink(path);
+  g_unlink(file);
+}
+
 /* A FIFO without a writer: opening it as a file would wait for ever. */
 static void test_read_a_fifo(void) {
   g_autofree char *path = path_of("fifo.npy");
@@ -345,6 +368,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
   g_test_add_func("/npy/write/keeps-a-private-file-private", test_private_file);
   g_test_add_func("/npy/write/into-a-FIFO-leaves-the-FIFO", test_write_into_a_fifo);
+  g_test_add_func("/npy/write/into-an-open-file-leaves-the-link", test_write_into_an_open_file);
   g_test_add_func("/npy/write/keeps-a-signal-that-another-thread-caused", test_foreign_signal);
   g_test_add_func("/npy/write/beyond-the-limit-of-file-sizes-is-an-error",
                   test_write_beyond_the_limit_of_file_sizes);

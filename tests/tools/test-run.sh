@@ -183,6 +183,13 @@ ends_at_the_limit_of_file_sizes() {
   [ -z "$(ls -A "$work/limit")" ]
 }
 
+# A link to an open file, as /dev/stdout is, stays.
+writes_into_open_files() {
+  ln -s /proc/self/fd/5 "$work/open" &&
+    "$backplane" profile "$work/limit.so" --device cpu --seconds 0 --trace "$work/open" 5>"$work/trace" &&
+    [ -L "$work/open" ] && grep -q traceEvents "$work/trace"
+}
+
 # A process that is killed while it compiles to a new file leaves no file with another name.
 new_library_has_one_name() {
   mkdir "$work/new" &&
@@ -468,6 +475,7 @@ ok expectation-that-does-not-fit-says-why refuses_expectations
 ok digits-give-what-they-gave bash -c '"$0" run "$1/digits.onnx" --input "$2" -o "$3/d.npz" && "$0" run "$1/digits.onnx" --reference --input "$2" --expect "$3/d.npz" --top 1 | grep -E "^logits +\[0\] +7 "' "$backplane" "$digits" "$seven" "$work"
 ok best-elements-have-index-label-and-value best_with_labels
 ok ends-at-the-limit-of-file-sizes ends_at_the_limit_of_file_sizes
+ok output-into-a-link-to-an-open-file writes_into_open_files
 ok too-few-descriptors-are-named names_the_limit_of_files
 if strace -o "$work/calls" true 2>/dev/null; then
   ok new-library-has-one-name new_library_has_one_name

@@ -17,7 +17,7 @@ extern "C" {
 BP_API BpTensor *bp_npy_read(const char *path);
 
 /* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all; a
- * device or FIFO of that name is written to. */
+ * device, FIFO or link to an open file (/dev/stdout) of that name is written to. */
 BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
 
 /* Reads a file in memory, such as a member of an .npz archive. `name` is the file's name in errors;
