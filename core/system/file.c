@@ -84,12 +84,12 @@ int bp__set_size(int fd, off_t size) {
   return rc;
 }
 
-int bp__is_full(int fd, off_t size) {
+int bp__reserve(int fd, off_t size) {
   Held held;
   hold(&held);
-  int failed = fallocate(fd, 0, 0, size);
-  release(&held, failed);
-  return failed && (errno == ENOSPC || errno == EDQUOT);
+  int rc = fallocate(fd, 0, 0, size);
+  release(&held, rc);
+  return rc;
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */

@@ -23,8 +23,8 @@ BP__SHARED int bp__file_open(int directory, const char *name, struct stat *statu
 BP__SHARED int bp__write_all(int fd, const void *data, size_t size);
 /* Like ftruncate. */
 int bp__set_size(int fd, off_t size);
-/* Whether a file system lacks space for `size` more bytes of a file; 0 if unknown. */
-BP__SHARED int bp__is_full(int fd, off_t size);
+/* Like fallocate. */
+BP__SHARED int bp__reserve(int fd, off_t size);
 
 /* Reads until `size` bytes or the end; returns the number of bytes. */
 BP__SHARED ssize_t bp__read_up_to(int fd, void *data, size_t size);

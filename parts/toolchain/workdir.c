@@ -59,16 +59,37 @@ static int create_in(BpWorkdir *dir, int parent, const char *path, const char *r
   return bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long for temporary files", path);
 }
 
-/* A file system that reports no size is assumed to have space. */
-static int check_room(const BpWorkdir *dir, off_t size) {
+static int write_zeros(int fd, off_t size) {
+  static const char zeros[1 << 16];
+  for (; size > 0; size -= (off_t)sizeof zeros)
+    if (bp__write_all(fd, zeros, (size_t)MIN(size, (off_t)sizeof zeros)))
+      return -1;
+  return 0;
+}
+
+/* Returns 0, or the errno of a lack of space for a file. Some file systems (NFS) cannot reserve
+ * space, and tell of a full quota only when bytes are written or the file is closed. Unless
+ * `writes`, these are assumed to have space. */
+static int find_lack(int fd, off_t size, int writes) {
+  int failed = bp__reserve(fd, size), error = errno;
+  int is_full = failed && (error == ENOSPC || error == EDQUOT);
+  if (failed && !is_full && writes && write_zeros(fd, size)) {
+    is_full = 1;
+    error = errno;
+  }
+  if (close(fd) && !is_full)
+    return errno;
+  return is_full ? error : 0;
+}
+
+static int check_room(const BpWorkdir *dir, off_t size, int writes) {
   static const char name[] = "room";
   int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  int is_full = fd < 0 ? errno == ENOSPC || errno == EDQUOT : bp__is_full(fd, size);
-  int error = errno;
-  if (fd >= 0)
-    close(fd);
+  int error = fd >= 0                              ? find_lack(fd, size, writes)
+              : errno == ENOSPC || errno == EDQUOT ? errno
+                                                   : 0;
   unlinkat(dir->fd, name, 0);
-  if (!is_full)
+  if (!error)
     return 0;
   return bp_error_raise(BP_ERROR_IO, "cannot write into \"%s\": %s", dir->path, strerror(error));
 }
@@ -76,7 +97,7 @@ static int check_room(const BpWorkdir *dir, off_t size) {
 static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
   if (create_in(dir, cache->fd, cache->path, BP_CACHE_REMEDY))
     return -1;
-  if (check_room(dir, ROOM)) {
+  if (check_room(dir, ROOM, 0)) {
     bp__workdir_remove(dir);
     return -1;
   }
@@ -136,7 +157,7 @@ static int check_sound(const BpWorkdir *dir, off_t size) {
   return fstat(dir->fd, &own) || stat(dir->path, &found) || own.st_dev != found.st_dev ||
                  own.st_ino != found.st_ino
              ? bp_error_raise(BP_ERROR_IO, "\"%s\" was removed while it was in use", dir->path)
-             : check_room(dir, size);
+             : check_room(dir, size, 1);
 }
 
 int bp__workdir_leave_cache(BpWorkdir *dir, uint64_t size) {

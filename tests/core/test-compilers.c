@@ -481,6 +481,16 @@ static void test_cache_that_is_removed(void) {
   g_assert_true(g_file_test(path, G_FILE_TEST_IS_REGULAR));
 }
 
+/* Replaces the C library's function: some file systems cannot reserve space. */
+static int cannot_reserve;
+
+BP_API int fallocate(int fd, int mode, off_t offset, off_t size) {
+  if (!cannot_reserve)
+    return (int)syscall(SYS_fallocate, fd, mode, offset, size);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 /* Exports a module that has more bytes than the cache has space, in a separate mount namespace. */
 static int export_more_than_fits(void) {
   g_autofree char *cache = g_strdup(g_getenv("BACKPLANE_CACHE_DIR")), *path = path_of("large.so");
@@ -497,9 +507,9 @@ static int export_more_than_fits(void) {
   return rc != 0;
 }
 
-static void test_cache_that_becomes_full(void) {
+static void assert_more_than_fits(const char *name) {
   int status;
-  begin("becomes-full");
+  begin(name);
   use_compiler("cc-of-full", "exec cc \"$@\"");
   pid_t child = fork();
   if (!child)
@@ -509,6 +519,16 @@ static void test_cache_that_becomes_full(void) {
     g_test_skip("this process may mount nothing");
   else
     g_assert_cmpint(status, ==, 0);
+}
+
+static void test_cache_that_becomes_full(void) {
+  assert_more_than_fits("becomes-full");
+}
+
+static void test_cache_that_reserves_no_space(void) {
+  cannot_reserve = 1;
+  assert_more_than_fits("becomes-full-unseen");
+  cannot_reserve = 0;
 }
 
 static void test_file_that_is_not_regular(void) {
@@ -554,6 +574,8 @@ int main(int argc, char **argv) {
   ADD("cache_mounted_noexec_is_not_used", test_cache_mounted_noexec);
   ADD("cache_that_is_removed_while_a_compiler_runs_is_no_error", test_cache_that_is_removed);
   ADD("cache_that_becomes_full_is_no_error", test_cache_that_becomes_full);
+  ADD("cache_that_reserves_no_space_and_becomes_full_is_no_error",
+      test_cache_that_reserves_no_space);
   ADD("fifo_is_not_replaced_by_a_library", test_file_that_is_not_regular);
   int rc = g_test_run();
   remove_tree(scratch);
