@@ -124,12 +124,16 @@ static int visit_table(const Source *library, Elf_Scn *section, const GElf_Shdr 
   if (!data || header->sh_entsize != sizeof(Elf64_Sym))
     return damaged(library, "has a dynamic symbol table that is cut off");
   GElf_Sym symbol;
+  size_t num_bytes = 0;
   for (int i = 0; gelf_getsym(data, i, &symbol); ++i) {
     int type = GELF_ST_TYPE(symbol.st_info);
     int is_defined = symbol.st_shndx != SHN_UNDEF;
     const char *name = elf_strptr(library->elf, header->sh_link, symbol.st_name);
     if (!name)
       return damaged(library, "has a symbol whose name lies outside the file");
+    num_bytes += strlen(name);
+    if (num_bytes > library->file->size)
+      return damaged(library, "has names that together are longer than the file");
     BpElfSymbol found = {.name = name,
                          .is_defined = is_defined,
                          .is_weak = GELF_ST_BIND(symbol.st_info) == STB_WEAK,
@@ -188,8 +192,10 @@ static int needs_library(const BpMappedFile *file, const char *path, const char 
   if (!library.elf)
     return damaged(&library, bp__elf_describe(fault));
   for (Elf_Scn *section = NULL; (section = elf_nextscn(library.elf, section));)
-    if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNAMIC)
-      needs |= section_needs(library.elf, section, &header, prefix);
+    if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNAMIC) {
+      needs = section_needs(library.elf, section, &header, prefix);
+      break; /* a library has one such section */
+    }
   if (errno == ENOMEM)
     needs = damaged(&library, "");
   elf_end(library.elf);
@@ -231,12 +237,24 @@ static int find_slot(const char *name, void (**function)(void)) {
   return 0;
 }
 
+static int has_name(const char *text, size_t count, const char *name) {
+  for (size_t i = 0; i < count; ++i, text += strlen(text) + 1)
+    if (!strcmp(text, name))
+      return 1;
+  return 0;
+}
+
+/* Each variable is there once, so the functions that the host has bound their number. */
 static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   void (*function)(void);
   if (find_slot(symbol->name, &function))
     return -1;
   if (symbol->size != sizeof(void *) || !function)
     return unknown_slot(scan, symbol->name);
+  if (!scan->slots.failed && has_name(scan->slots.data, scan->library->slots.count, symbol->name))
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "\"%s\" is not a usable shared library: it has the variable \"%s\" twice",
+                          scan->library->path, symbol->name);
   bp__write_raw(&scan->slots, symbol->name, strlen(symbol->name) + 1);
   ++scan->library->slots.count;
   return 0;
