@@ -50,7 +50,7 @@ backplane_toolchain_la_SOURCES = \
 	parts/toolchain/export.c parts/toolchain/export.h \
 	parts/toolchain/compiler_run.c parts/toolchain/compiler_run.h \
 	parts/toolchain/toolchain.c \
-	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn) $(parts_file)
+	parts/toolchain/workdir.c parts/toolchain/workdir.h $(parts_spawn) $(parts_file) $(parts_parallel)
 backplane_toolchain_la_LDFLAGS = $(part_ldflags)
 backplane_toolchain_la_LIBADD = libbackplane.la $(GLIB_LIBS)
 

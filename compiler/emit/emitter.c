@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,40 @@ static int check_rows(const BpDialect *dialect) {
              : 0;
 }
 
+/* ---- Pieces ------------------------------------------------------------------------------ */
+
+/* The least size, in bytes, of a piece of a host's source. Compilers that run at once, with
+ * -DBP_PARTS=N and -DBP_PART=0 to N - 1, each compile every N-th piece; a compiler without these
+ * macros compiles all pieces. */
+#define PIECE_SIZE 65536
+
+static void begin_piece(BpEmitter *e, BpText *text, int32_t number) {
+  char line[96];
+  snprintf(line, sizeof(line), "#if !defined(BP_PARTS) || %" PRId32 " %% BP_PARTS == BP_PART\n",
+           number);
+  bp__append(e, text, line, strlen(line));
+}
+
+static void end_piece(BpEmitter *e, BpText *text) {
+  static const char line[] = "#endif\n";
+  bp__append(e, text, line, strlen(line));
+}
+
+/* Emits functions into `done`. Returns the number of pieces; a single one has no marks. */
+static int32_t emit_pieces(BpEmitter *e, const BpIrModule *module, int32_t first, int32_t end) {
+  int32_t pieces = 1;
+  size_t begin = 0;
+  for (int32_t i = first; i < end && !e->failed; i++) {
+    bp__function(e, e->ir->get_function(module, i));
+    if (!(e->dialect->flags & BP_DIALECT_HOST) || i + 1 == end || e->done.size - begin < PIECE_SIZE)
+      continue;
+    end_piece(e, &e->done);
+    begin_piece(e, &e->done, pieces++);
+    begin = e->done.size;
+  }
+  return pieces;
+}
+
 /* Emits the functions from `first` up to `end`. */
 static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
                           const BpDialect *given, BpOwnedBytes *text) {
@@ -107,14 +142,17 @@ static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
   BpText whole = {NULL, 0, 0};
   if (check_known(given) || check_reserved(dialect) || check_rows(dialect))
     return -1;
-  for (int32_t i = first; i < end && !e.failed; i++)
-    bp__function(&e, e.ir->get_function(module, i));
+  int32_t pieces = emit_pieces(&e, module, first, end);
   bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));
   if (dialect->support)
     bp__append_support(&e, &whole, dialect->support);
   bp__append(&e, &whole, e.head.data ? e.head.data : "", e.head.size);
   bp__append(&e, &whole, "\n", 1);
+  if (pieces > 1)
+    begin_piece(&e, &whole, 0);
   bp__append(&e, &whole, e.done.data ? e.done.data : "", e.done.size);
+  if (pieces > 1)
+    end_piece(&e, &whole);
   int failed = e.failed;
   free_emitter(&e);
   if (failed) {

@@ -5,9 +5,13 @@
 
 #include "parts/toolchain/compile.h"
 
+#include "parts/parallel.h"
 #include "parts/toolchain/cc.h"
 
+#include <backplane/device.h>
 #include <backplane/error.h>
+#include <backplane/object.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,16 +114,110 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
  * and 2 % more time for equal code. Clang ignores these parameters of GCC's garbage collector. */
 #define LEAN "--param", "ggc-min-heapsize=65536", "--param", "ggc-min-expand=30"
 
-static int make_object(const BpWorkdir *dir, const char *name, const char *object,
-                       const BpByteArray *source, const char *const *flags) {
+/* Compiles a source, with the macros given or NULL, in a directory. */
+static int compile_in(const BpWorkdir *dir, const char *name, const char *object,
+                      const BpByteArray *source, const char *const *flags,
+                      const char *const *macros) {
   char source_name[64];
   snprintf(source_name, sizeof source_name, "%.48s.c", name);
   const char *const before[] = {"-c", "-fPIC", "-O2",  "-std=gnu11", "-w",
                                 LEAN, "-o",    object, source_name,  NULL};
   return bp__workdir_write(dir, source_name, source) ||
-                 run(dir, before, flags, NULL, "compile a module")
+                 run(dir, before, flags, macros, "compile a module")
              ? -1
              : 0;
+}
+
+/* ---- Parts of a source ------------------------------------------------------------------- */
+
+/* The size of a part of a source, in bytes, and the maximum number of parts. The number depends on
+ * the source alone, so that every machine makes equal objects. */
+#define PART_SIZE  262144
+#define MOST_PARTS 32
+/* The name in a directory of its own of the object of a part. */
+#define PART_OBJECT "part.o"
+
+/* The parts of one source, which threads take in turn. */
+typedef struct PartJob {
+  const BpWorkdir *dir;
+  const char *name;
+  const BpByteArray *source;
+  const char *const *flags;
+  int count;
+  atomic_int next;
+  BpWorkdir dirs[MOST_PARTS];
+  BpError *errors[MOST_PARTS];
+} PartJob;
+
+/* The emitter marks the pieces of a large source that may be compiled apart. */
+static int count_parts(const BpByteArray *source) {
+  static const char mark[] = "#if !defined(BP_PARTS) ||";
+  size_t count = source->size / PART_SIZE;
+  if (count < 2 || !memmem(source->data, source->size, mark, strlen(mark)))
+    return 1;
+  return count < MOST_PARTS ? (int)count : MOST_PARTS;
+}
+
+static void compile_part(PartJob *job, int part) {
+  char parts[32], number[32];
+  const char *const macros[] = {parts, number, NULL};
+  snprintf(parts, sizeof parts, "-DBP_PARTS=%d", job->count);
+  snprintf(number, sizeof number, "-DBP_PART=%d", part);
+  if (bp__workdir_create(&job->dirs[part], job->dir->cache) ||
+      compile_in(&job->dirs[part], job->name, PART_OBJECT, job->source, job->flags, macros))
+    job->errors[part] = bp_error_take();
+}
+
+static void take_parts(void *context, size_t worker) {
+  PartJob *job = context;
+  (void)worker;
+  for (int part; (part = atomic_fetch_add(&job->next, 1)) < job->count;)
+    compile_part(job, part);
+}
+
+/* Links the objects of the parts into one object. */
+static int join_parts(const PartJob *job, const char *object) {
+  char paths[MOST_PARTS][PATH_MAX];
+  const char *inputs[MOST_PARTS + 1] = {NULL};
+  const char *const before[] = {"-r", "-nostdlib", "-o", object, NULL};
+  for (int i = 0; i < job->count; ++i) {
+    if (bp__workdir_path(&job->dirs[i], PART_OBJECT, paths[i]))
+      return -1;
+    inputs[i] = paths[i];
+  }
+  return run(job->dir, before, job->flags, inputs, "link the parts of a module");
+}
+
+/* Compiles the parts of a source, as many at once as there are threads, into one object. */
+static int compile_parts(const BpWorkdir *dir, const char *name, const char *object,
+                         const BpByteArray *source, const char *const *flags, int count) {
+  PartJob *job = calloc(1, sizeof *job);
+  if (!job)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+  *job = (PartJob){.dir = dir, .name = name, .source = source, .flags = flags, .count = count};
+  int threads = bp_threads_get();
+  bp__parallel_for_each((size_t)(threads < count ? threads : count), take_parts, job);
+  BpError *first = NULL;
+  for (int i = 0; i < count; ++i) {
+    if (first)
+      bp_object_release(job->errors[i]);
+    else
+      first = job->errors[i];
+  }
+  if (first)
+    bp_error_put(first);
+  int rc = first || join_parts(job, object) ? -1 : 0;
+  for (int i = 0; i < count; ++i)
+    bp__workdir_remove(&job->dirs[i]);
+  free(job);
+  return rc;
+}
+
+static int make_object(const BpWorkdir *dir, const char *name, const char *object,
+                       const BpByteArray *source, const char *const *flags) {
+  int count = count_parts(source);
+  return count > 1 ? compile_parts(dir, name, object, source, flags, count)
+                   : compile_in(dir, name, object, source, flags, NULL);
 }
 
 int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,

@@ -275,6 +275,51 @@ static void test_source_that_does_not_compile_is_an_error(void) {
   g_assert_nonnull(strstr(bp_error_message(), "error:"));
 }
 
+/* A source of `size` bytes or more in three pieces, as the emitter marks pieces. Function partI
+ * returns ten times the number of parts, and the number of the part that contains the function. */
+static char *make_pieces(size_t size, const char *last) {
+  g_autofree char *padding = g_strnfill(size / 3, ' ');
+  GString *source = g_string_new("typedef struct { int type; unsigned pad; long long v; } Any;\n");
+  for (int i = 0; i < 3; ++i)
+    g_string_append_printf(source,
+                           "#if !defined(BP_PARTS) || %d %% BP_PARTS == BP_PART\n"
+                           "int __tvm_ffi_part%d(void *s, const Any *a, int n, Any *r) {\n"
+                           "  r->type = 1;\n"
+                           "#ifdef BP_PARTS\n"
+                           "  r->v = 10 * BP_PARTS + BP_PART;\n"
+                           "#else\n"
+                           "  r->v = 10;\n"
+                           "#endif\n"
+                           "  return 0;\n"
+                           "}%s\n%s\n"
+                           "#endif\n",
+                           i, i, padding, i == 2 ? last : "");
+  return g_string_free(source, FALSE);
+}
+
+static void test_pieces_of_a_large_source_are_compiled_apart(void) {
+  g_autofree char *small = make_pieces(3000, ""), *large = make_pieces(600000, "");
+  g_autofree char *wrong = make_pieces(600000, "int f( {");
+  BpModule *module = load_c(small);
+  g_assert_nonnull(module);
+  for (int i = 0; i < 3; ++i) {
+    g_autofree char *name = g_strdup_printf("part%d", i);
+    g_assert_cmpint(call_int(module, name, 0, 0), ==, 10);
+  }
+  bp_object_release(module);
+  module = load_c(large);
+  if (!module)
+    g_error("%s", bp_error_message());
+  for (int i = 0; i < 3; ++i) {
+    g_autofree char *name = g_strdup_printf("part%d", i);
+    g_assert_cmpint(call_int(module, name, 0, 0), ==, 20 + i % 2);
+  }
+  bp_object_release(module);
+  g_assert_null(load_c(wrong));
+  g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+  g_assert_nonnull(strstr(bp_error_message(), "error:"));
+}
+
 static void test_library_without_functions_is_an_error(void) {
   g_assert_null(load_c("int f(void) { return 1; }"));
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
@@ -1406,6 +1451,8 @@ static void add_source_tests(void) {
   g_test_add_func("/module/c/flags-reach-the-compiler", test_flags_reach_the_compiler);
   g_test_add_func("/module/c/source-that-does-not-compile-is-an-error",
                   test_source_that_does_not_compile_is_an_error);
+  g_test_add_func("/module/c/pieces-of-a-large-source-are-compiled-apart",
+                  test_pieces_of_a_large_source_are_compiled_apart);
   g_test_add_func("/module/c/library-without-functions-is-an-error",
                   test_library_without_functions_is_an_error);
   g_test_add_func("/module/c/library-uses-threads-and-memory-of-the-host",
