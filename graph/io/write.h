@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /* Creates or replaces a file; readers see the old file or the whole new one. A device, a FIFO or an
- * open file (/dev/stdout) is written to, and stays. -1 with an error; the signals SIGXFSZ and SIGPIPE do not end the program.
- * Any thread. */
+ * open file (/dev/stdout) is written to, and stays. -1 with an error; the signals SIGXFSZ and
+ * SIGPIPE do not end the program. Any thread. */
 int bp__write_file(const char *path, const char *data, size_t size);
 
 /* Returns 1 if a file may be replaced by one that begins with `start`, of at most 16 bytes: the

@@ -26,8 +26,8 @@ typedef struct BpKernelLaunch {
    * list's scalars. A kernel with an extent of 0 is not launched. */
   const BpIrNode *launch[BP_KERNEL_MAX_LAUNCH];
   /* An upper bound of the iterations of all loops of a thread, an expression like an extent of the
-   * launch; never NULL. INT32_MAX stands for more, and for the iterations of a BP_IR_WHILE without a
-   * known end and of a loop whose extent is data. The launcher compares it with the target's
+   * launch; never NULL. INT32_MAX stands for more, and for the iterations of a BP_IR_WHILE without
+   * a known end and of a loop whose extent is data. The launcher compares it with the target's
    * BP_TARGET_MAX_ITERATIONS. */
   const BpIrNode *iterations;
 } BpKernelLaunch;
