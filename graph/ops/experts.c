@@ -4,7 +4,8 @@
  *
  * Every expert is computed for every row, by two products: the first has the inner elements of all
  * experts as columns, the second as rows. Between the products each expert's elements are
- * multiplied by the expert's weight in the row, which is 0 unless the router chose the expert. */
+ * multiplied by the expert's weight in the row, which is 0 unless the router chose the expert. Of
+ * few rows only the experts that a row chose are computed. */
 #include <string.h>
 
 #include "graph/ops/op.h"
@@ -218,8 +219,30 @@ static BpGraphValue *weights_of_chosen(const Experts *e, BpGraphValue *scores, B
              : apply(e, "GatherElements", apply(e, "Softmax", scores, NULL, axis), experts, axis);
 }
 
+/* The number of experts for each chosen one from which the chosen ones are gathered. */
+#define EXPERTS_WORTH_GATHERING 4
+
+/* Leaves the experts of the only row, (1, k), as all experts. */
+static int keep_chosen(Experts *e, BpGraphValue *experts, int64_t k) {
+  BpGraphValue **inputs = e->node->inputs;
+  experts = experts ? bp__op_reshape(e->graph, e->node, experts, &k, 1) : NULL;
+  for (int32_t i = 0; i < 2; i++) {
+    const Projection *p = &e->projection[i];
+    const int32_t places[] = {p->weights, p->scales, p->zeros, p->bias};
+    for (int32_t j = 0; j < 4; j++) {
+      if (!input(e, places[j]))
+        continue;
+      inputs[places[j]] = binary(e, "Gather", inputs[places[j]], experts);
+      if (!inputs[places[j]])
+        return -1;
+    }
+  }
+  e->count = k;
+  return 0;
+}
+
 /* The weight of each expert in each row, (rows, count); 0 if the expert is not chosen. */
-static BpGraphValue *weights_of_all(const Experts *e) {
+static BpGraphValue *weights_of_all(Experts *e) {
   int64_t k = bp__node_int(e->node, "k", 1);
   BpGraphAttr keepdims = bp__attr_int(e->graph, "keepdims", 0);
   BpGraphValue *scores = of_router(e, 1), *experts = NULL;
@@ -229,6 +252,8 @@ static BpGraphValue *weights_of_all(const Experts *e) {
   }
   BpGraphValue *best = highest(e, scores, k, &experts);
   BpGraphValue *weights = best ? weights_of_chosen(e, scores, best, experts) : NULL;
+  if (e->rows == 1 && k * EXPERTS_WORTH_GATHERING <= e->count)
+    return keep_chosen(e, experts, k) ? NULL : weights;
   BpGraphValue *is_chosen = binary(e, "Equal", reshaped(e, experts, e->rows, k, 1),
                                    bp__op_counting(e->graph, e->node, e->count));
   weights = choose(e, is_chosen, reshaped(e, weights, e->rows, k, 1), number(e, 0));
@@ -343,8 +368,8 @@ static int expand(BpGraph *graph, BpGraphNode *node, bool is_quantized) {
   const BpGraphValue *in = node->inputs[0];
   if (read_experts(&e))
     return -1;
-  const int64_t all = e.count * e.inner, columns[] = {(e.is_gated ? 2 : 1) * all};
   BpGraphValue *weights = weights_of_all(&e);
+  const int64_t all = e.count * e.inner, columns[] = {(e.is_gated ? 2 : 1) * all};
   BpGraphValue *first = as_floats(&e, input(&e, e.projection[0].bias));
   BpGraphValue *second = as_floats(&e, input(&e, e.projection[1].bias));
   BpGraphValue *x = as_floats(&e, reshaped(&e, node->inputs[0], e.rows, e.width, 0));

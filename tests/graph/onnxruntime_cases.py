@@ -707,16 +707,19 @@ def quantized_weight_cases(masks):
             attrs = dict(kind, k=2 + normal, normalize_routing_weights=normal)
             yield "MoE", 20, attrs, [noise(3, 16), scores, noise(4, inner, 16), noise(4, inner), noise(4, 16, 32), noise(4, 16)]
             yield "MoE", 20, attrs, [noise(1, 3, 16), scores, noise(4, inner, 16), None, noise(4, 16, 32)]
-            for width, block in ((4, 0), (4, 16), (8, 16), (8, 0), (2, 16)):
-                rows = [noise(3, 16), scores]
+            yield "MoE", 20, attrs, [noise(1, 16), noise(1, 12), noise(12, inner, 16), noise(12, inner), noise(12, 16, 32), noise(12, 16)]
+            for width, block, count in ((4, 0, 4), (4, 16, 4), (8, 16, 4), (8, 0, 4), (2, 16, 4), (4, 0, 12), (4, 16, 12)):
+                router = scores if count == 4 else noise(1, count)
+                rows = [noise(len(router), 16), router]
                 for n, k in ((inner, 16), (16, 32)):
                     blocks = k // block if block else 1
-                    rows += [numbers("u1", 4, n, k * width // 8), np.abs(noise(*(4, n, blocks)[:3 if block else 2])) / 10, noise(4, n)]
-                zeros = [numbers("u1", 4, n, -(-k // block * width // 8)) if block else numbers("u1", 4, n * width // 8)
+                    rows += [numbers("u1", count, n, k * width // 8), np.abs(noise(*(count, n, blocks)[:3 if block else 2])) / 10,
+                             noise(count, n)]
+                zeros = [numbers("u1", count, n, -(-k // block * width // 8)) if block else numbers("u1", count, n * width // 8)
                          for n, k in ((inner, 16), (16, 32))]
                 some = dict(attrs, expert_weight_bits=width, **(dict(block_size=block) if block else {}))
                 yield "QMoE", 20, some, rows
-                yield "QMoE", 20, some, rows[:7] + [None] * 4 + zeros + [None, np.abs(scores)]
+                yield "QMoE", 20, some, rows[:7] + [None] * 4 + zeros + [None, np.abs(router)]
     for kind in (0, 1):
         for shape in ((2, 3, 16), (1, 5), (3, 37)):
             for other in ("f4", "f2"):

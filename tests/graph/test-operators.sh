@@ -45,10 +45,11 @@ ONNX's specification defines the operators; besides:
 | an index outside of the data | `Gather` and its relatives read the nearest element, those of `Scatter` change nothing |
 | integers ([rules](ir.md)) | wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, a `BitShift` by the width or more is 0 |
 | `auto_pad` | never pads by less than 0, as in TensorFlow; onnxruntime cuts the input if a stride is longer than its window |
-| quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added, as in onnxruntime |
+| quantised operators | differences from zero points, products and sums are int32, which wraps; scales apply in float32; halves round to even before the zero point is added |
 | `clip` of `LSTM` | bounds what every activation reads, the new cell state before the last one too; onnxruntime does not bound that one |
-| `DFT` or `STFT` of a length that only a run knows | one product with a matrix of that many rows |
-| an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent: shapes of tensors without elements may differ |
+| `Resize` by weighted sums of integers | rounded, as by ONNX's reference; onnxruntime rounds down |
+| `DFT` or `STFT` of a data-dependent length | one product with a matrix of that many rows |
+| an open extent that is 0 in a run, in the shape of a `Reshape` whose expressions prove the number of elements | 0, where ONNX copies the input's extent |
 
 In [an artifact for one target](graph.md#open-extents) operators take tensors with *open extents*, which only a run knows. The last two lists below
 name operators that take them in their first input alone, or not at all; the error for another use names the `--shape` that helps. There a shape may
@@ -62,7 +63,7 @@ E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are on
 convert them, `BitCast` reads their bits as another type, operators that move elements take them, others refuse them. Elements of less than a byte
 are [packed](abi.md#values). Rounding and saturation are those of ONNX's reference, but a conversion to a type of 16 bits or less
 rounds to float32 first, as onnxruntime's does. On the CPU subnormal float32 and float64 count as 0, elsewhere they may.
-`Cast` to a type of less than a byte needs fixed extents. `.npy` files lack these types; tensors of C and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
+`Cast` from or to these types needs fixed extents. `.npy` files lack these types; tensors of C and [Python](python.md) have them. float8e8m0, complex numbers and strings are refused.
 
 Of the 1622 node tests of onnx 1.23.2 that target kind `llvm` runs, 1556 give the expected result, 4 another, and the others are refused by name
 ([all targets](measurements/onnx-cases-2026-11-25.md)). So do the 29 with sequences and optionals.
@@ -79,14 +80,14 @@ HEAD
 
 ## Missing
 
-The operators of ONNX 1.23.2 at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
+The operators at the end of this page are missing: one message names all of a model's. `If`, `Loop`, `Scan` and calls of the model's
 own functions [work](graph.md#control-flow), and so do [sequences and optionals](graph.md#sequences).
 
 These operators of `com.microsoft` work, with open extents, compared with onnxruntime. An attribute or input after "without" is refused.
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; in float32, or int8 if that is faster and `accuracy_level` is 4.
   With `g_idx`, or `MatMulBnb4` blocks across columns, constant weights become float32.
-- `GatherBlockQuantized`, `MoE` and `QMoE` (every expert is computed; without a third projection).
+- `GatherBlockQuantized`, `MoE` and `QMoE` (every expert is computed, of one row the chosen; without a third projection).
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (row-wise ranges), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain), `SkipLayerNormalization` and
@@ -94,12 +95,12 @@ These operators of `com.microsoft` work, with open extents, compared with onnxru
 - `RotaryEmbedding`, ignoring `scale` like onnxruntime.
 - `MultiHeadAttention`, without queries, keys and values in one input, and `unidirectional` only with as many keys as queries.
 - `Attention` and `QAttention`, without `do_rotary` and a buffer that past and present share.
-- `GroupQueryAttention`; a cache with spare places for a batch of one needs a fixed length.
+- `GroupQueryAttention`, without spare places in one batch's cache of open length.
 - `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
   `GlobalAveragePool`, `AveragePool` (not `ceil_mode` with `count_include_pad`), `Concat` and `Where`, computed in float32 and rounded as by
-  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise, in `QLinearSoftmax` down.
+  `QuantizeLinear`: an element may differ by one from onnxruntime's, which rounds halves otherwise.
 
-All other operators of other domains are refused.
+Other domains' operators are refused.
 
 TAIL
   missing | listed
