@@ -38,7 +38,7 @@ typedef struct Looping {
   BpGraphSequence *types;               /* types that carried sequences have in any iteration */
   int64_t *is_backward;                 /* whether each stack is filled backwards */
   /* For Scan: the tensors; the body gets one element of each in each iteration. */
-  BpGraphValue *const *scanned;
+  BpGraphValue **scanned;
   size_t num_scanned;
   int64_t *axes, *are_backward; /* axes and directions of the scanned tensors */
   int is_scan;                  /* whether the node is a Scan or SequenceMap */
@@ -670,16 +670,21 @@ static int read_axis(const Looping *l, int64_t *axis, int32_t ndim) {
   return 0;
 }
 
-static int raise_lengths(const Looping *l, int64_t a, int64_t b) {
-  if (bp__extent_is_open(a) || bp__extent_is_open(b))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "node '%s' (Scan): only a run knows whether its scan inputs have one "
-                          "length",
-                          l->name);
-  bp_error_raise(BP_ERROR_FORMAT,
-                 "node '%s' (Scan): its scan inputs have %" PRId64 " and %" PRId64 " elements",
-                 l->name, a, b);
-  return bp__scope_note_failing(l->scope);
+/* Gives a scan input the length of the first one, which a run checks if only it knows. */
+static BpGraphValue *as_long(const Looping *l, BpGraphValue *in, int64_t axis, int64_t count) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  Named named;
+  if (!bp__extent_is_open(count) && !bp__extent_is_open(in->shape[axis])) {
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "node '%s' (Scan): its scan inputs have %" PRId64 " and %" PRId64 " elements",
+                   l->name, count, in->shape[axis]);
+    bp__scope_note_failing(l->scope);
+    return NULL;
+  }
+  memcpy(shape, in->shape, sizeof(shape));
+  shape[axis] = count;
+  return bp__op_as_shape(l->scope->import->graph, bp__onnx_name_node(&named, l->node, l->name), in,
+                         shape, "its scan inputs differ in length");
 }
 
 /* Reads the scanned tensors, their axes, and the number of iterations. */
@@ -691,16 +696,17 @@ static int read_scanned(Looping *l) {
   if (!l->are_backward)
     return -1;
   for (size_t i = 0; i < l->num_scanned; i++) {
-    const BpGraphValue *in = l->scanned[i];
+    BpGraphValue *in = l->scanned[i];
     if (!in)
       return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (Scan): scan input %zu is missing", l->name,
                             i);
     if (read_axis(l, &l->axes[i], in->ndim))
       return -1;
     int64_t extent = in->shape[l->axes[i]];
-    if (i > 0 && extent != count)
-      return raise_lengths(l, count, extent);
-    count = extent;
+    if (i == 0)
+      count = extent;
+    else if (extent != count && !(l->scanned[i] = as_long(l, l->scanned[i], l->axes[i], count)))
+      return -1;
   }
   l->trip = bp__op_extents(graph, &(BpGraphNode){.name = l->name}, &count, 1);
   return l->trip ? 0 : -1;

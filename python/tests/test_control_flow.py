@@ -455,6 +455,23 @@ def test_a_scan_over_no_elements_gives_its_initial_values(tmp_path):
         assert outputs["y"].numpy().tolist() == [1, 2, 3] and outputs["all"].shape == (0, 3)
 
 
+def test_a_run_checks_the_lengths_of_a_scan(tmp_path):
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[3] s, float[n, 3] x, float[3, k] z) => (float[3] y, float[n, 3] all) {
+        y, all = Scan<num_scan_inputs = 2, scan_input_axes = [0, 1], body = b
+          (float[3] a, float[3] e, float[3] f) => (float[3] c, float[3] d) { c = Add (a, e)  d = Mul (c, f) }> (s, x, z)
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    for target, device, _ in places([None], "c -options=-O0", ("llvm -opt=0",)):
+        ours = open_model(tmp_path / "model.onnx", target, device)
+        for n in (3, 1):
+            x = NUMBERS.reshape(-1)[:3 * n].reshape(n, 3)
+            outputs = ours.run(arguments(model, {"s": [1, 2, 3], "x": x, "z": np.ones((3, n))}))
+            assert np.array_equal(outputs["all"].numpy()[-1], outputs["y"].numpy())
+        with pytest.raises(ValueError, match="its scan inputs differ in length"):
+            ours.run(arguments(model, {"s": [1, 2, 3], "x": np.ones((2, 3)), "z": np.ones((3, 1))}))
+
+
 # ---- Random bodies -------------------------------------------------------------------------------
 
 # A value is known by its shape. The first extent of the shape may be open. The data decide about the rank of a value
