@@ -170,6 +170,11 @@ static char *type_text(const json_t *tensor) {
   return text;
 }
 
+static int compare_counts(gconstpointer a, gconstpointer b) {
+  gint64 first = number(a, "count"), second = number(b, "count");
+  return (first < second) - (first > second);
+}
+
 /* Adds "operators" to the document: each operator with its number of nodes and how it is computed,
  * the most frequent first. */
 static void count_operators(json_t *document) {
@@ -188,13 +193,12 @@ static void count_operators(json_t *document) {
     json_add_int(known, "count", number(known, "count") + 1);
     g_free(name);
   }
-  json_object_foreach(counts, key, entry) {
-    size_t place = 0;
-    while (place < json_array_size(list) &&
-           number(json_array_get(list, place), "count") >= number(entry, "count"))
-      place++;
-    json_array_insert_new(list, place, json_incref(entry));
-  }
+  GList *sorted = NULL;
+  json_object_foreach(counts, key, entry) sorted = g_list_prepend(sorted, entry);
+  sorted = g_list_sort(g_list_reverse(sorted), compare_counts);
+  for (GList *place = sorted; place; place = place->next)
+    json_append(list, json_incref(place->data));
+  g_list_free(sorted);
   json_decref(counts);
   json_add(document, "operators", list);
 }

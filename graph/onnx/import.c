@@ -52,19 +52,53 @@ static int is_set_instead(const Scope *scope, const char *name) {
          is_listed(import->onnx, name);
 }
 
-/* The extent that another input's shape gives to a symbol, or -1. */
-static int64_t symbol_extent(const Import *import, const char *symbol) {
-  for (size_t i = 0; i < import->onnx->n_input && !is_empty(symbol); i++) {
+/* ---- Symbols ----------------------------------------------------------------------------- */
+
+/* What the inputs tell about a symbol. */
+typedef struct Symbol {
+  const int64_t *given; /* extent in the first shape that the caller gives; NULL: none */
+  bool is_later;        /* whether it is the extent of a later dimension than the first */
+} Symbol;
+
+static void read_symbol(Import *import, const char *name, size_t dimension, const int64_t *given) {
+  Symbol *symbol = g_hash_table_lookup(import->symbols, name);
+  if (is_empty(name))
+    return;
+  if (!symbol) {
+    symbol = g_new0(Symbol, 1);
+    g_hash_table_insert(import->symbols, (char *)(uintptr_t)name, symbol);
+  }
+  symbol->given = symbol->given ? symbol->given : given;
+  symbol->is_later |= dimension > 0;
+}
+
+static void read_symbols(Import *import) {
+  import->symbols = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+  for (size_t i = 0; i < import->onnx->n_input; i++) {
     const OnnxValueInfo *info = import->onnx->input[i];
     const BpInputShape *given = is_empty(info->name) ? NULL : find_shape(import, info->name);
     const Backplane__Onnx__TensorShapeProto *shape =
         info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
-    for (size_t d = 0; given && shape && d < shape->n_dim && (int32_t)d < given->ndim; d++)
-      if (!strcmp(bp__onnx_symbol(shape->dim[d]), symbol) && bp__onnx_extent(shape->dim[d]) < 0)
-        return given->shape[d];
+    for (size_t d = 0; shape && d < shape->n_dim; d++) {
+      bool is_given = given && (int32_t)d < given->ndim && bp__onnx_extent(shape->dim[d]) < 0;
+      read_symbol(import, bp__onnx_symbol(shape->dim[d]), d, is_given ? &given->shape[d] : NULL);
+    }
   }
-  return -1;
 }
+
+/* The extent that another input's shape gives to a symbol, or -1. */
+static int64_t symbol_extent(const Import *import, const char *name) {
+  const Symbol *symbol = is_empty(name) ? NULL : g_hash_table_lookup(import->symbols, name);
+  return symbol && symbol->given ? *symbol->given : -1;
+}
+
+/* Whether a symbol is the extent of a later dimension than the first in any input. */
+static bool is_of_later_dimension(const Import *import, const char *name) {
+  const Symbol *symbol = is_empty(name) ? NULL : g_hash_table_lookup(import->symbols, name);
+  return symbol && symbol->is_later;
+}
+
+/* ---- Shapes of inputs -------------------------------------------------------------------- */
 
 /* An example extent for an open dimension: a batch of one picture with three colours, or of one
  * sequence. */
@@ -129,39 +163,6 @@ static int suggest_shapes(const Import *import) {
 #define LIKELY_BATCH  1
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
-
-/* Whether a symbol is the extent of a dimension d >= `first` of an input. */
-static bool has_symbol(const OnnxValueInfo *info, size_t first, const char *symbol) {
-  const Backplane__Onnx__TensorShapeProto *shape =
-      info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
-  for (size_t d = first; !is_empty(symbol) && shape && d < shape->n_dim; d++)
-    if (g_strcmp0(bp__onnx_symbol(shape->dim[d]), symbol) == 0)
-      return true;
-  return false;
-}
-
-/* Whether a symbol is the extent of a later dimension than the first in any input. */
-static bool is_of_later_dimension(const Import *import, const char *symbol) {
-  for (size_t i = 0; i < import->onnx->n_input; i++)
-    if (has_symbol(import->onnx->input[i], 1, symbol))
-      return true;
-  return false;
-}
-
-/* Whether an input is one of several matrices of floats: another has an extent of its second
- * dimension, and none of its first. Its rows are then no batch. */
-static bool is_matrix(const Import *import, const OnnxValueInfo *info) {
-  const Backplane__Onnx__TensorTypeProto *type = info->type->tensor_type;
-  BpDataType dtype;
-  bool is_float = !bp__dtype_from_onnx(type->elem_type, &dtype) && bp__dtype_is_float(dtype);
-  for (size_t i = 0; is_float && i < import->onnx->n_input; i++) {
-    const OnnxValueInfo *other = import->onnx->input[i];
-    if (has_symbol(other, 0, bp__onnx_symbol(type->shape->dim[1])) &&
-        !has_symbol(other, 0, bp__onnx_symbol(type->shape->dim[0])))
-      return true;
-  }
-  return false;
-}
 
 /* Returns the symbol of an open dimension of the model: the named symbol, or a new symbol. */
 static int64_t open_extent(const Import *import, const OnnxValueInfo *info, int32_t dimension) {
@@ -324,6 +325,7 @@ static int add_inputs(Scope *scope) {
   for (int32_t i = 0; i < import->num_shapes; i++)
     if (check_shape(import, &import->shapes[i]))
       return -1;
+  read_symbols(scope->import);
   if (bp__scope_add_initializers(scope, import->onnx))
     return -1;
   for (size_t i = 0; i < import->onnx->n_input; i++)
@@ -914,6 +916,13 @@ static int import_model(Import *import) {
   return status;
 }
 
+static void clear_import(Import *import) {
+  hdestroy_r(&import->functions);
+  g_hash_table_destroy(import->branches);
+  if (import->symbols)
+    g_hash_table_destroy(import->symbols);
+}
+
 int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *shapes,
                     int32_t num_shapes) {
   Import import = {.graph = graph,
@@ -923,8 +932,7 @@ int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *
                    .num_shapes = num_shapes};
   import.branches = g_hash_table_new(NULL, NULL);
   int status = import_model(&import);
-  hdestroy_r(&import.functions);
-  g_hash_table_destroy(import.branches);
+  clear_import(&import);
   return status;
 }
 
@@ -986,8 +994,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
     status = visit_node(&scope, i, has_values, visit, context);
   if (has_values)
     bp__scope_close(&scope);
-  hdestroy_r(&import.functions);
-  g_hash_table_destroy(import.branches);
+  clear_import(&import);
   bp__graph_clear(&graph);
   return status;
 }
@@ -997,6 +1004,7 @@ int bp__onnx_visit_nodes(const OnnxModel *model, BpOnnxNodeVisit visit, void *co
 /* Adds the inputs that can be imported; the others stay unknown. */
 static int add_known_inputs(Scope *scope) {
   const OnnxGraph *onnx = scope->import->onnx;
+  read_symbols(scope->import);
   if (bp__scope_add_initializers(scope, onnx))
     return -1;
   for (size_t i = 0; i < onnx->n_input; i++)
@@ -1071,8 +1079,7 @@ int bp__onnx_query_nodes(const OnnxModel *model, BpOnnxQueryNode visit, void *co
     status = add_known_inputs(&scope) ? -1 : query_nodes(&scope, visit, context);
     bp__scope_close(&scope);
   }
-  hdestroy_r(&import.functions);
-  g_hash_table_destroy(import.branches);
+  clear_import(&import);
   bp__graph_clear(&graph);
   return status;
 }

@@ -18,6 +18,7 @@ typedef struct Import {
   int32_t num_shapes;
   struct hsearch_data functions; /* OnnxFunction by domain, name and overload */
   GHashTable *branches;          /* OnnxGraph by the bytes of a subgraph */
+  GHashTable *symbols;           /* Symbol by name (import.c); NULL before inputs are added */
   const char *failing;           /* the error, if each run of its node fails; else NULL */
   struct Scope *place; /* scope in which the import goes on, if a node has added others, too */
   bool is_query;       /* whether a caller asks which nodes work: a failing one does not */

@@ -3,6 +3,7 @@
  * computed only as long as that pays. */
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <backplane/device.h>
@@ -360,6 +361,29 @@ static void test_many_inputs_are_found_by_name(void) {
   bp_model_release(model);
 }
 
+/* A file of 1 MB with that many names of extents costs no time for the product of their numbers. */
+static void test_many_names_of_extents_are_read(void) {
+  enum { NUM_SYMBOLS = 40000 };
+  OnnxBuilder *builder = onnx_builder_new();
+  for (int i = 0; i < NUM_SYMBOLS; i++) {
+    char name[16], shape[16];
+    g_snprintf(name, sizeof name, "i%d", i);
+    g_snprintf(shape, sizeof shape, "s%d", i);
+    onnx_input(builder, name, ONNX_FLOAT, shape);
+  }
+  onnx_node(builder, "Relu", "i0", "y", "");
+  onnx_output(builder, "y");
+  char *path = onnx_save(builder);
+  clock_t before = clock();
+  char *text = bp_onnx_describe(path);
+  g_assert_cmpint(clock() - before, <, 12 * CLOCKS_PER_SEC);
+  g_assert_nonnull(text);
+  g_assert_nonnull(strstr(text, "s39999"));
+  bp_str_free(text);
+  unlink(path);
+  g_free(path);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/limits/a-product-of-constants-is-compiled",
@@ -387,5 +411,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/limits/stack-that-is-too-small-is-an-error",
                   test_stack_that_is_too_small_is_an_error);
   g_test_add_func("/limits/many-inputs-are-found-by-name", test_many_inputs_are_found_by_name);
+  g_test_add_func("/limits/many-names-of-extents-are-read", test_many_names_of_extents_are_read);
   return g_test_run();
 }
