@@ -17,6 +17,7 @@
 #include "core/module/module.h"
 #include "core/module/parts.h"
 #include "core/registry/argument.h"
+#include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/object.h"
 #include "core/system/elf.h"
@@ -523,5 +524,5 @@ BpModule *bp__library_load(const char *path) {
 }
 
 BpModule *bp_module_read(const char *path) {
-  return BP_NOT_NULL(path) ? read_modules(path, 0) : NULL;
+  return BP_NOT_NULL(path) && !bp__core_start() ? read_modules(path, 0) : NULL;
 }

@@ -6,6 +6,9 @@ test_programs += tests/core/test-threads
 test_programs += tests/core/test-module
 tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
 	tests/core/module-fixture.h
+test_programs += tests/core/test-library-file
+tests_core_test_library_file_SOURCES = tests/core/test-library-file.c tests/core/module-fixture.c
+
 test_programs += tests/core/test-compilers
 tests_core_test_compilers_SOURCES = tests/core/test-compilers.c tests/core/module-fixture.c
 # The test of compilers defines umask(), which libbackplane must call.
