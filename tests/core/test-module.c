@@ -298,6 +298,8 @@ static char *make_pieces(size_t size, const char *last) {
 static void test_pieces_of_a_large_source_are_compiled_apart(void) {
   g_autofree char *small = make_pieces(3000, ""), *large = make_pieces(600000, "");
   g_autofree char *wrong = make_pieces(600000, "int f( {");
+  int32_t threads = bp_threads_get();
+  g_assert_cmpint(bp_threads_set(2), ==, 0);
   BpModule *module = load_c(small);
   g_assert_nonnull(module);
   for (int i = 0; i < 3; ++i) {
@@ -316,6 +318,7 @@ static void test_pieces_of_a_large_source_are_compiled_apart(void) {
   g_assert_null(load_c(wrong));
   g_assert_true(bp_error_is(BP_ERROR_COMPILE));
   g_assert_nonnull(strstr(bp_error_message(), "error:"));
+  g_assert_cmpint(bp_threads_set(threads), ==, 0);
 }
 
 static void test_library_without_functions_is_an_error(void) {
