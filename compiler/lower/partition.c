@@ -992,16 +992,126 @@ static const BpIrNode *divide_loop(Scan *scan, const BpIrNode *loop, const Choic
              : loop;
 }
 
+/* ---- Branches inside a loop -------------------------------------------------------------- */
+
+/* A choice of lanes may be in a small part of a loop: the last tile of a row stores fewer elements
+ * than it computes. Such a part gets a branch inside the loop, to a version for the iterations in
+ * which all lanes choose the first side: the other version is all that the loop's division would
+ * save, at the price of the whole body. */
+
+static int visit_same(void *context, const BpIrNode *node) {
+  return node == context;
+}
+
+static bool has_node(const BpIrNode *in, const BpIrNode *node) {
+  return bp__ir_visit_once(in, visit_same, (void *)node) != 0;
+}
+
+/* The outermost loop over lanes that contains all uses of a node in a statement; NULL if there is
+ * none. *has_serial is set if the statement has a serial loop around it. */
+static const BpIrNode *lanes_around(const BpIrNode *statement, const BpIrNode *node,
+                                    bool *has_serial) {
+  const BpIrNode *next = NULL;
+  int32_t first = statement->kind == BP_IR_SEQ ? 0 : statement->num_operands - 1;
+  if (statement->kind == BP_IR_FOR && is_lanes(statement))
+    return statement;
+  if (statement->kind != BP_IR_FOR && statement->kind != BP_IR_LET && statement->kind != BP_IR_IF &&
+      statement->kind != BP_IR_ALLOCATE && statement->kind != BP_IR_SEQ)
+    return NULL;
+  for (int32_t i = 0; i < statement->num_operands; i++) {
+    if (!has_node(statement->operands[i], node))
+      continue;
+    if (next || i < first)
+      return NULL;
+    next = statement->operands[i];
+  }
+  *has_serial |= statement->kind == BP_IR_FOR;
+  return next ? lanes_around(next, node, has_serial) : NULL;
+}
+
+/* The minimum number of writes beside the branch that a division would copy. */
+#define MIN_BESIDE 16
+
+/* Sets *lanes to the loop over lanes that gets a branch for the choice, or to NULL, and *is_inner
+ * to whether the branch belongs into an inner loop. Returns 0, or -1 with an error. */
+static int find_lanes(const Partition *partition, const BpIrNode *loop, const Choice *choice,
+                      const BpIrNode **lanes, bool *is_inner) {
+  Weight whole, part;
+  *is_inner = false;
+  *lanes = NULL;
+  if (loop->int_value != BP_IR_FOR_SERIAL || !is_order(choice->node))
+    return 0;
+  int is_free = bp__index_has_free(&partition->lowering->index, choice->difference);
+  if (is_free <= 0)
+    return is_free;
+  *lanes = lanes_around(loop->operands[3], choice->node, is_inner);
+  if (!*lanes)
+    return 0;
+  if (weigh(loop->operands[3], &whole) != 0 || weigh(*lanes, &part) != 0)
+    return -1;
+  if (part.writes * 2 > whole.writes || whole.writes - part.writes < MIN_BESIDE)
+    *lanes = NULL;
+  return 0;
+}
+
+/* Assumes that all lanes choose the first side, and adds that condition to *all. Returns 0, or -1
+ * with an error. */
+static int assume_first(const Partition *partition, const Choice *choice, const BpIrNode **all) {
+  BpIndexContext *index = &partition->lowering->index;
+  BpInterval sweep;
+  bool is_bounded;
+  if (bp__index_interval(index, choice->difference, &sweep, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    return 0;
+  const BpIrNode *condition = binary(partition, BP_IR_GE, sweep.min, integer(partition, 0));
+  bp__index_assume(index, sweep.min);
+  *all = *all ? bp_ir_binary(index->module, BP_IR_AND, *all, condition) : condition;
+  return *all ? 0 : -1;
+}
+
+/* The loop with a branch to a version of `lanes` in which all lanes choose the first side. */
+static const BpIrNode *add_branch(Scan *scan, const BpIrNode *loop, const BpIrNode *lanes) {
+  Partition *partition = scan->partition;
+  BpIndexContext *index = &partition->lowering->index;
+  Copy copy = {partition, scan, NULL, true};
+  int32_t num_assumed = index->num_assumed;
+  const BpIrNode *all = NULL;
+  int rc = 0;
+  for (int32_t i = 0; i < scan->count && rc == 0; i++)
+    if (is_order(scan->choices[i].node) && has_node(lanes, scan->choices[i].node))
+      rc = assume_first(partition, &scan->choices[i], &all);
+  const BpIrNode *version = rc ? NULL : make_copy(&copy, lanes, NULL, lanes);
+  bp__index_reset(index, num_assumed);
+  if (!version || !all)
+    return version ? loop : NULL;
+  int affords = can_afford(scan, lanes, (const BpIrNode *[]){lanes, version}, 2, false);
+  if (affords <= 0)
+    return affords < 0 ? NULL : loop;
+  const BpIrNode *branch = bp_ir_if(index->module, all, version, lanes);
+  return branch ? bp__ir_substitute_one(index->module, loop, lanes, branch) : NULL;
+}
+
 static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, Scan *scan) {
-  const BpIrNode *min = loop->operands[1];
+  const BpIrNode *min = loop->operands[1], *branched = NULL;
   Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
   if (!bounds.end)
     return NULL;
   for (int32_t i = 0; i < scan->count && !scan->is_spent; i++) {
+    const BpIrNode *lanes;
+    bool is_inner;
+    if (find_lanes(partition, loop, &scan->choices[i], &lanes, &is_inner) != 0)
+      return NULL;
+    if (lanes && !is_inner && !branched)
+      branched = lanes;
+    if (lanes)
+      continue;
     const BpIrNode *divided = divide_loop(scan, loop, &scan->choices[i], bounds);
     if (divided != loop)
       return divided;
   }
+  if (branched && !(loop = add_branch(scan, loop, branched)))
+    return NULL;
   return partition_inside(partition, loop);
 }
 

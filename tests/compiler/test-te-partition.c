@@ -374,6 +374,42 @@ static void test_an_open_minimum_outside_of_the_innermost_loop_stays(void) {
   bp_te_free(te);
 }
 
+/* A tile of 24 squares, and the row of which tiles are computed. */
+static const BpIrNode *squares_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  (void)context;
+  const BpIrNode *at = te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[0], te_int(te, 24)), axes[1]);
+  return bp_ir_cast(bp_te_ir(te), te_f32, te_op(te, BP_IR_MUL, at, at));
+}
+
+static const BpIrNode *row_of_tiles_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_read2(te, context, te_op(te, BP_IR_FLOORDIV, axes[0], te_int(te, 24)),
+                  te_op(te, BP_IR_FLOORMOD, axes[0], te_int(te, 24)));
+}
+
+/* The last tile is computed by the code of the others, and only stored by code of its own. */
+static void test_a_small_part_of_a_loop_takes_a_branch(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *extent = bp_te_open_extent(te, "n", 100, 10000);
+  const BpIrNode *tiles =
+      te_op(te, BP_IR_DIV, te_op(te, BP_IR_ADD, extent, te_int(te, 23)), te_int(te, 24));
+  const BpIrNode *shape[] = {tiles, te_int(te, 24)};
+  BpTeTensor *squares = bp_te_compute_open(te, "squares", shape, 2, squares_body, NULL);
+  BpTeTensor *out = bp_te_compute_open(te, "out", &extent, 1, row_of_tiles_body, squares);
+  BpTeStage *stage = bp_te_stage(te, out), *inner = bp_te_stage(te, squares);
+  BpTeAxis *tile, *place;
+  if (bp_te_split(stage, bp_te_stage_axis(stage, 0), 24, BP_TE_TAIL_GUARD, &tile, &place) != 0 ||
+      bp_te_unroll(stage, place) != 0 || bp_te_compute_at(inner, stage, tile) != 0 ||
+      bp_te_set_scope(inner, BP_IR_SCOPE_LOCAL) != 0 ||
+      bp_te_unroll(inner, bp_te_stage_axis(inner, 0)) != 0 ||
+      bp_te_unroll(inner, bp_te_stage_axis(inner, 1)) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("partition", te, &out, 1, NULL);
+  expect_count(text, "\"te.write\" squares", 1);
+  expect_count(text, "\"te.write\" out", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
 /* in[x] up to the extent, then zeros. */
 static const BpIrNode *extended_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Edge *edge = context;
@@ -737,6 +773,8 @@ int main(int argc, char **argv) {
                   test_a_fused_axis_beside_an_open_distance_is_its_own_index);
   g_test_add_func("/te/partition/an-open-minimum-outside-of-the-innermost-loop-stays",
                   test_an_open_minimum_outside_of_the_innermost_loop_stays);
+  g_test_add_func("/te/partition/a-small-part-of-a-loop-takes-a-branch",
+                  test_a_small_part_of_a_loop_takes_a_branch);
   g_test_add_func("/te/partition/an-index-times-a-comparison-divides-the-innermost-loop",
                   test_an_index_times_a_comparison_divides_the_innermost_loop);
   g_test_add_func("/te/schedules/elements-of-a-shape-are-stored-one-by-one",
