@@ -75,10 +75,12 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
                            BpTeAxis **blocks, BpTeAxis **tiles) {
   BpTeAxis **axes = stage->axes, *channel = axes[OUT_CHANNEL];
   BpTeAxis *ty, *y, *tx, *x, *block_y, *block_x;
-  /* A version for the last rows would have the code of all stages. */
+  /* A version for the last rows would have the code of all stages. With guards the transform has
+   * one version for all tiles (keep_tiles). */
   int32_t rows = axes[OUT_Y]->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_PEEL;
+  int32_t columns = axes[OUT_X]->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_PEEL;
   if (bp_te_split(stage, axes[OUT_Y], tile[0], rows, &ty, &y) != 0 ||
-      bp_te_split(stage, axes[OUT_X], tile[1], BP_TE_TAIL_PEEL, &tx, &x) != 0 ||
+      bp_te_split(stage, axes[OUT_X], tile[1], columns, &tx, &x) != 0 ||
       bp_te_split(stage, ty, block.rows, BP_TE_TAIL_GUARD, &block_y, &ty) != 0 ||
       bp_te_split(stage, tx, block.columns, BP_TE_TAIL_GUARD, &block_x, &tx) != 0)
     return -1;
@@ -97,7 +99,7 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
 static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *axis) {
   int32_t ndim = stage->ndim;
   for (int32_t i = 0; i < ndim - 1; i++)
-    if (bp_te_unroll(stage, stage->axes[i]) != 0)
+    if (stage->axes[i]->for_kind == BP_IR_FOR_SERIAL && bp_te_unroll(stage, stage->axes[i]) != 0)
       return -1;
   if (bp_te_vectorize(stage, stage->axes[ndim - 1]) != 0 ||
       bp_te_set_scope(stage, BP_IR_SCOPE_LOCAL) != 0)
@@ -135,7 +137,7 @@ static int schedule_product(const BpStageInfo *info, Block block, const BpMachin
 }
 
 static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *stages,
-                           BpTeStage *output, const BpMachine *machine) {
+                           BpTeStage *kept, BpTeStage *output, const BpMachine *machine) {
   const BpStageInfo *product = bp__analysis_find(analysis, stages->product);
   const BpStageInfo *padding = bp__analysis_find(analysis, stages->padded);
   BpTeStage *padded = stages->padded->stage;
@@ -151,7 +153,8 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
       compute_for_block(stages->input->stage, output, blocks, machine) != 0 ||
       schedule_product(product, block, machine) != 0 ||
       compute_for_block(stages->product->stage, output, blocks, machine) != 0 ||
-      compute_in_registers(stages->output_rows->stage, output, tiles) != 0)
+      compute_in_registers(stages->output_rows->stage, output, tiles) != 0 ||
+      (kept && compute_in_registers(kept, output, tiles) != 0))
     return -1;
   /* The remaining stages are between the product and the output. */
   for (int32_t i = 0; i < analysis->num_stages; i++) {
@@ -172,6 +175,31 @@ static int unroll_points(BpTeStage *input) {
   return bp_te_unroll(input, input->axes[AT_POINT_X]);
 }
 
+static int visit_rows(void *context, const BpIrNode *node) {
+  return bp__te_reads_stage(node, context);
+}
+
+/* Finds the transformed tiles of the output, which are computed from the rows. If the height or
+ * width is open, the tiles keep their stage, so that the last tiles differ from others only in the
+ * elements that the output takes. *tiles is set to the stage, or to NULL. */
+static int keep_tiles(BpTe *te, const BpTransformStages *stages, const BpTeStage *output,
+                      BpTeStage **tiles) {
+  *tiles = NULL;
+  if (!output->axes[OUT_Y]->open && !output->axes[OUT_X]->open)
+    return 0;
+  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
+    BpTeStage *rows = stages->output_rows->stage;
+    if (tensor->ndim != AT_NDIM || !bp__te_is_pointwise(tensor->stage))
+      continue;
+    int reads = bp__ir_visit_once(tensor->stage->body, visit_rows, rows);
+    if (reads < 0)
+      return -1;
+    if (reads)
+      *tiles = tensor->stage;
+  }
+  return *tiles ? bp_te_unroll(*tiles, (*tiles)->axes[AT_NDIM - 2]) : 0;
+}
+
 int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformStages *stages,
                             BpTeTensor *output) {
   if (!BP_NOT_NULL(te) || !BP_NOT_NULL(stages) || !BP_OPERAND(output) ||
@@ -181,13 +209,15 @@ int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformS
     return -1;
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
+  BpTeStage *tiles = NULL;
   bool is_lock_step = machine.threads > 1;
-  if ((is_lock_step && bp_te_compute_inline(stages->padded->stage) != 0) ||
+  if ((!is_lock_step && keep_tiles(te, stages, output->stage, &tiles) != 0) ||
+      (is_lock_step && bp_te_compute_inline(stages->padded->stage) != 0) ||
       unroll_points(stages->input->stage) != 0 || bp__inline_stages(te, &output, 1) != 0 ||
       bp__analysis_init(&analysis, te, &output, 1) != 0)
     return -1;
   int rc = is_lock_step ? bp__schedule_thread_transform(&analysis, stages, output, &machine)
-                        : schedule_stages(&analysis, stages, output->stage, &machine);
+                        : schedule_stages(&analysis, stages, tiles, output->stage, &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

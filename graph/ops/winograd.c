@@ -273,29 +273,37 @@ static const BpIrNode *output_rows_body(BpTe *te, const BpIrNode *const *axes, v
   return choose_element(ir, &w->height, transform_output, w->height.tile, axes[4], values);
 }
 
+/* The values of the tiles: [n, block, tile y, tile x, row, column, channel] of their rows. */
+static const BpIrNode *tiles_out_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  for (int32_t i = 0; i < w->width.points; i++) {
+    const BpIrNode *indices[7] = {axes[0], axes[1],        axes[2], axes[3],
+                                  axes[4], x_index(ir, i), axes[6]};
+    values[i] = bp_te_read(te, w->before, indices);
+  }
+  return choose_element(ir, &w->width, transform_output, w->width.tile, axes[5], values);
+}
+
 /* The channel, in its block, of an element of the output. */
 static const BpIrNode *channel_of(BpIrModule *ir, const Winograd *w, const BpIrNode *const *axes) {
   return w->is_plain ? x_index(ir, 0) : axes[4];
 }
 
-/* The output: [n, block, y, x, channel] of its rows. */
+/* The output: [n, block, y, x, channel] of its tiles. */
 static const BpIrNode *output_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
   const BpIrNode *rows = x_index(ir, w->height.tile), *columns = x_index(ir, w->width.tile);
-  for (int32_t i = 0; i < w->width.points; i++) {
-    const BpIrNode *indices[7] = {axes[0],
-                                  axes[1],
-                                  bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2], rows),
-                                  bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], columns),
-                                  bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], rows),
-                                  x_index(ir, i),
-                                  channel_of(ir, w, axes)};
-    values[i] = bp_te_read(te, w->before, indices);
-  }
-  return choose_element(ir, &w->width, transform_output, w->width.tile,
-                        bp_ir_binary(ir, BP_IR_FLOORMOD, axes[3], columns), values);
+  const BpIrNode *indices[7] = {axes[0],
+                                axes[1],
+                                bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2], rows),
+                                bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], columns),
+                                bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], rows),
+                                bp_ir_binary(ir, BP_IR_FLOORMOD, axes[3], columns),
+                                channel_of(ir, w, axes)};
+  return bp_te_read(te, w->before, indices);
 }
 
 static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -337,6 +345,9 @@ BP_ROW_COMPUTE(conv_winograd) {
   made->output_rows = stage(
       &w, "rows_out", (int64_t[]){in[0], out[1], w.tiles[0], w.tiles[1], w.height.tile, px, b}, 7,
       output_rows_body);
+  stage(&w, "tiles_out",
+        (int64_t[]){in[0], out[1], w.tiles[0], w.tiles[1], w.height.tile, w.width.tile, b}, 7,
+        tiles_out_body);
   stage(&w, "conv", out, op->node->outputs[0]->ndim, output_body);
   return bp__op_give(outputs, op->inputs[2]
                                   ? stage(&w, "bias", out, op->node->outputs[0]->ndim, bias_body)
