@@ -20,6 +20,9 @@
 #define PANEL_BYTES 15.0
 /* The cycles for starting and storing a tile. */
 #define TILE_START 20.0
+/* The maximum number of elements that a step of a tile loads one by one. The loads take nearly all
+ * of the time, however large the tile is, and each load is code of its own. */
+#define MAX_SINGLE 64
 
 typedef struct Tile {
   int64_t size[BP__TE_MAX_AXES]; /* size by data axis; the size of the vector axis is in elements */
@@ -64,6 +67,18 @@ static int64_t piece_of(const BpStageInfo *info, int32_t axis) {
 
 static bool is_vector_access(const BpAccess *access, const Tile *tile) {
   return bp__access_depends_on(access, tile->vector_axis);
+}
+
+/* The number of elements that a step loads one by one, because they are at no known distance. */
+static double single_loads(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
+  double count = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (is_vector_access(access, tile) && !access->is_linear[tile->vector_axis] &&
+        access->piece[tile->vector_axis] == 0)
+      count += values_of(info, access, tile) * (double)machine->lanes;
+  }
+  return count;
 }
 
 /* The cycles of the load units in a reduction step; *registers is set to the number of registers
@@ -173,7 +188,8 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   double loads = loads_of(info, &mean, machine, accumulators, &registers);
   /* If a step multiplies only one vector, compilers keep broadcast values in separate registers. */
   double spare = registers > 2 ? 0 : (double)machine->registers / 3;
-  if (accumulators + registers + spare > (double)machine->registers)
+  if (accumulators + registers + spare > (double)machine->registers ||
+      (accumulators > 1 && single_loads(info, tile, machine) > MAX_SINGLE))
     return 1e300;
   double products = info->stage->num_products > 1 ? info->stage->num_products : 1;
   double streams =
