@@ -10,6 +10,7 @@
  * call.c      intrinsics, extern and packed calls
  * stmt.c      statements
  * parallel.c  parallel loops as functions of their own
+ * equal.c     such functions that are equal but for names
  * support.c   the parts of a dialect's support text that a program uses
  * function.c  functions, kernels, and the packed functions around host functions
  * dialect_*.c tables of the dialects
@@ -64,6 +65,7 @@ typedef struct BpSymbol {
 } BpSymbol;
 
 typedef struct BpTexel BpTexel;
+typedef struct BpWritten BpWritten;
 
 typedef struct BpEmitter {
   const BpIrTable *ir;
@@ -79,6 +81,12 @@ typedef struct BpEmitter {
   BpText done;    /* finished functions */
   BpText *out;    /* destination of statements: &body, or a text of its own in a parallel loop */
   int32_t indent;
+
+  BpWritten *written; /* the functions of parallel loops (equal.c) */
+  int32_t num_written;
+  const char **own; /* the names of the current function, by the number at their ends */
+  int32_t own_capacity;
+  int32_t num_pieces; /* pieces before the current one (emitter.c) */
 
   BpArenaBlock *arena; /* arena of the current function's texts */
   const BpIrNode *function;
@@ -252,6 +260,15 @@ const char *bp__leave(BpEmitter *e);
 /* ---- parallel.c -------------------------------------------------------------------------- */
 
 void bp__parallel(BpEmitter *e, const BpIrNode *node);
+
+/* ---- equal.c ----------------------------------------------------------------------------- */
+
+/* Notes that the current function has a name that ends in "_NUMBER". The name is in the arena. */
+void bp__note_name(BpEmitter *e, int32_t number, const char *name);
+/* Writes the text of the static function `name`, which ends in "_NUMBER", to e->out, unless an
+ * equal function was written. Returns the name of the function to call. */
+const char *bp__write_once(BpEmitter *e, const BpText *text, const char *name, int32_t number);
+void bp__written_free(BpEmitter *e);
 
 /* ---- function.c -------------------------------------------------------------------------- */
 

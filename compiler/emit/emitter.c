@@ -39,6 +39,7 @@ static void free_emitter(BpEmitter *e) {
   bp_pointer_map_free(&e->places);
   bp_pointer_map_free(&e->stable);
   bp_pointer_map_free(&e->same);
+  bp__written_free(e);
   bp__arena_free(e);
 }
 
@@ -117,19 +118,24 @@ static void end_piece(BpEmitter *e, BpText *text) {
   bp__append(e, text, line, strlen(line));
 }
 
-/* Emits functions into `done`. Returns the number of pieces; a single one has no marks. */
-static int32_t emit_pieces(BpEmitter *e, const BpIrModule *module, int32_t first, int32_t end) {
-  int32_t pieces = 1;
+/* Emits functions into `done`; a single piece has no marks. */
+static void emit_pieces(BpEmitter *e, const BpIrModule *module, int32_t first, int32_t end) {
   size_t begin = 0;
   for (int32_t i = first; i < end && !e->failed; i++) {
     bp__function(e, e->ir->get_function(module, i));
     if (!(e->dialect->flags & BP_DIALECT_HOST) || i + 1 == end || e->done.size - begin < PIECE_SIZE)
       continue;
     end_piece(e, &e->done);
-    begin_piece(e, &e->done, pieces++);
+    begin_piece(e, &e->done, ++e->num_pieces);
     begin = e->done.size;
   }
-  return pieces;
+}
+
+static void begin_pieces(BpEmitter *e, BpText *text) {
+  static const char our[] = "/* A function that other pieces call, too. */\n"
+                            "#define BP_OUR __attribute__((visibility(\"hidden\")))\n";
+  bp__append(e, text, our, strlen(our));
+  begin_piece(e, text, 0);
 }
 
 /* Emits the functions from `first` up to `end`. */
@@ -142,16 +148,16 @@ static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
   BpText whole = {NULL, 0, 0};
   if (check_known(given) || check_reserved(dialect) || check_rows(dialect))
     return -1;
-  int32_t pieces = emit_pieces(&e, module, first, end);
+  emit_pieces(&e, module, first, end);
   bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));
   if (dialect->support)
     bp__append_support(&e, &whole, dialect->support);
   bp__append(&e, &whole, e.head.data ? e.head.data : "", e.head.size);
   bp__append(&e, &whole, "\n", 1);
-  if (pieces > 1)
-    begin_piece(&e, &whole, 0);
+  if (e.num_pieces > 0)
+    begin_pieces(&e, &whole);
   bp__append(&e, &whole, e.done.data ? e.done.data : "", e.done.size);
-  if (pieces > 1)
+  if (e.num_pieces > 0)
     end_piece(&e, &whole);
   int failed = e.failed;
   free_emitter(&e);

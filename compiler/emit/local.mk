@@ -10,6 +10,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/emit/dialect_opencl.c \
 	compiler/emit/emit.h \
 	compiler/emit/emitter.c \
+	compiler/emit/equal.c \
 	compiler/emit/expr.c \
 	compiler/emit/function.c \
 	compiler/emit/memory.c \

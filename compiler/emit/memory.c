@@ -553,6 +553,7 @@ static void allocate_workspace(BpEmitter *e, const BpIrNode *buffer, BpSymbol *s
   int32_t outer = e->cleanup;
   e->cleanup = e->next_name++;
   int32_t label = e->cleanup;
+  bp__note_name(e, label, bp__format(e, "leave_%d", label));
   bp__stmt(e, body);
   e->cleanup = outer;
   bp__line(e, "leave_%d: __attribute__((unused));", label);

@@ -61,9 +61,10 @@ static void emit_share(BpEmitter *e, const BpIrNode *node, const Captures *captu
   bp__line(e, "}\n");
 }
 
-/* Writes the function of one task, which computes its share from the number of tasks. */
+/* Writes the function of one task, which computes its share, by function `share`, from the number
+ * of tasks. */
 static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captures,
-                      const char *name) {
+                      const char *name, const char *share) {
   const char *type = bp__type(e, e->ir->dtype(e->ir->operand(node, 0)));
   bp__line(e, "struct %s {", name);
   bp__appendf(e, e->out, "%s", captures->fields.data ? captures->fields.data : "");
@@ -77,28 +78,30 @@ static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captur
   bp__line(
       e, "  const %s last = context->first + (%s)((long long)context->count * (task + 1) / tasks);",
       type, type);
-  bp__line(e, "  return share_of_%s(%sfirst, last);", name,
+  bp__line(e, "  return %s(%sfirst, last);", share,
            captures->arguments.data ? captures->arguments.data : "");
   bp__line(e, "}\n");
 }
 
 /* Writes both functions before the current function. */
 static void emit_functions(BpEmitter *e, const BpIrNode *node, const Captures *captures,
-                           const char *name) {
+                           const char *name, int32_t number) {
   const BpIrNode *var = e->ir->operand(node, 0);
   BpSymbol *symbol = bp__declare(e, var, e->ir->dtype(var));
   if (!symbol)
     return;
-  BpText functions = {NULL, 0, 0};
+  BpText functions = {NULL, 0, 0}, share = {NULL, 0, 0};
   BpText *outer = e->out;
   int32_t indent = e->indent;
   int32_t cleanup = e->cleanup;
-  e->out = &functions;
+  e->out = &share;
   e->indent = 0;
   e->cleanup = 0;
   e->in_parallel = 1;
   emit_share(e, node, captures, name, symbol->expr.text);
-  emit_task(e, node, captures, name);
+  e->out = &functions;
+  const char *called = bp__write_once(e, &share, bp__format(e, "share_of_%s", name), number);
+  emit_task(e, node, captures, name, called);
   bp__undeclare(e, var);
   e->in_parallel = 0;
   e->out = outer;
@@ -106,6 +109,7 @@ static void emit_functions(BpEmitter *e, const BpIrNode *node, const Captures *c
   e->cleanup = cleanup;
   bp__append(e, &e->before, functions.data ? functions.data : "", functions.size);
   bp__text_free(&functions);
+  bp__text_free(&share);
 }
 
 void bp__parallel(BpEmitter *e, const BpIrNode *node) {
@@ -116,14 +120,15 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node) {
   bp__begin_statement(e, roots, 2);
   BpExpr first = bp__index(e, roots[0]);
   BpExpr count = bp__index(e, roots[1]);
-  const char *name = bp__format(e, "task_%s_%d", e->function_name, e->next_name++);
+  int32_t number = e->next_name++;
+  const char *name = bp__format(e, "task_%s_%d", e->function_name, number);
   const char *data = bp__unique_name(e, "context");
   bp__line(e, "struct %s %s = {%s%s%s, %s};", name, data,
            captures.values.data ? captures.values.data : "", captures.values.size ? ", " : "",
            bp__bare(e, first.text), bp__bare(e, count.text));
   bp__line(e, "if (bp_parallel_launch(%s, &%s, %s))", name, data, count.text);
   bp__line(e, "  %s", bp__leave(e));
-  emit_functions(e, node, &captures, name);
+  emit_functions(e, node, &captures, name, number);
   bp_pointer_map_free(&captures.seen);
   bp__text_free(&captures.fields);
   bp__text_free(&captures.parameters);

@@ -16,7 +16,10 @@ const char *bp__unique_name(BpEmitter *e, const char *base) {
     size++;
   }
   name[size] = '\0';
-  return bp__format(e, "%s_%d", size ? name : "v", e->next_name++);
+  int32_t number = e->next_name++;
+  const char *unique = bp__format(e, "%s_%d", size ? name : "v", number);
+  bp__note_name(e, number, unique);
+  return unique;
 }
 
 BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {

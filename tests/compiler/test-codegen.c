@@ -760,6 +760,46 @@ static void test_failures_inside_are_errors(gconstpointer context) {
   bp_object_release(module);
 }
 
+/* Functions whose parallel loops are equal but for names share the loops' code, also between pieces
+ * of the source that are compiled apart. */
+static void test_equal_loops_are_written_once(void) {
+  enum { COUNT = 500 };
+  GString *text = g_string_new("(module");
+  for (int i = 0; i < COUNT; i++)
+    g_string_append_printf(
+        text,
+        " (function \"f%d\" (buffer A%d int32 global 64) (seq"
+        " (for i%d:int64 0 64 parallel (store A%d i%d (cast int32 i%d)))"
+        " (for j:int64 0 64 parallel (store A%d j (add (load A%d j) %d:int32)))))",
+        i, i, i, i, i, i, i, i, i);
+  g_string_append_c(text, ')');
+  BpIrModule *module = parse_verified(text->str);
+  BpModule *built = build_ok(module, "c");
+  BpOwnedBytes source;
+  assert_ok(bp_module_get_source(built, "c", &source));
+  g_assert_cmpuint(source.size, >, 600000);
+  g_assert_cmpint(count_parts(source.data, "int share_of_task_f0_") -
+                      count_parts(source.data, "BP_OUR int share_of_task_f0_"),
+                  ==, 1);
+  g_assert_cmpint(count_parts(source.data, "static int share_of_task_"), ==, COUNT);
+  for (int i = 0; i < COUNT; i += 100) {
+    g_autofree char *name = g_strdup_printf("f%d", i);
+    int32_t data[64] = {0};
+    Array array;
+    BpValue arg = array_value(&array, data, dtype_of("int32"), 64), result;
+    BpFunction *function;
+    assert_ok(bp_module_get_function(built, name, 0, &function));
+    assert_ok(bp_function_call(function, &arg, 1, &result));
+    for (int k = 0; k < 64; k++)
+      g_assert_cmpint(data[k], ==, k + i);
+    bp_object_release(function);
+  }
+  bp_owned_bytes_clear(&source);
+  bp_object_release(built);
+  bp_object_release(module);
+  g_string_free(text, TRUE);
+}
+
 static void test_wrong_arguments_are_errors(gconstpointer context) {
   const CodeTarget *target = context;
   BpIrModule *module =
@@ -1060,6 +1100,7 @@ int main(int argc, char **argv) {
   register_function("test.codegen.negate", negate);
   register_function("test.codegen.count", count_args);
   register_function("test.codegen.fail", fail);
+  g_test_add_func("/codegen/equal-loops-are-written-once", test_equal_loops_are_written_once);
   g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
   g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
                   test_simdev_refuses_more_shared_memory_than_there_is);
