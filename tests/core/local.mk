@@ -6,6 +6,8 @@ test_programs += tests/core/test-threads
 test_programs += tests/core/test-module
 tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
 	tests/core/module-fixture.h
+test_programs += tests/core/test-device-code
+tests_core_test_device_code_SOURCES = tests/core/test-device-code.c tests/core/module-fixture.c
 test_programs += tests/core/test-library-file
 tests_core_test_library_file_SOURCES = tests/core/test-library-file.c tests/core/module-fixture.c
 
