@@ -24,12 +24,12 @@ static void *work_off(void *data) {
 void bp__parallel_for_each(size_t count, void (*visit)(void *context, size_t index),
                            void *context) {
   Queue queue = {.count = count, .visit = visit, .context = context};
-  pthread_t threads[BP_TRIALS_AT_ONCE - 1];
+  pthread_t threads[BP_WAITS_AT_ONCE - 1];
   size_t started = 0;
   sigset_t all, before;
   sigfillset(&all); /* signals are for the program's threads */
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (started + 1 < count && started < BP_TRIALS_AT_ONCE - 1 &&
+  while (started + 1 < count && started < BP_WAITS_AT_ONCE - 1 &&
          !pthread_create(&threads[started], NULL, work_off, &queue))
     started++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running trials in parallel. */
+/* Running in parallel what mostly waits for other processes: trials and compilers. */
 #ifndef BACKPLANE_PARTS_PARALLEL_H
 #define BACKPLANE_PARTS_PARALLEL_H
 
 #include <stddef.h>
 
-/* The most trials that run at the same time: far more than processors, because slow plugins mostly
- * wait. */
-#define BP_TRIALS_AT_ONCE 16
+/* The most threads that wait at the same time: far more than processors, because slow plugins
+ * mostly wait. */
+#define BP_WAITS_AT_ONCE 16
 
 /* Calls `visit` once with each index below `count`, from several threads including this one, and
  * returns when all calls have returned. If some threads cannot be started, fewer are used. */

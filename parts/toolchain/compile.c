@@ -89,6 +89,10 @@ static int has_kept(const BpCache *cache, const char *name) {
 
 /* ---- Steps ------------------------------------------------------------------------------- */
 
+static int no_memory(void) {
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+}
+
 /* Runs the compiler with three lists of arguments, one after the other. */
 static int run(const BpWorkdir *dir, const char *const *before, const char *const *flags,
                const char *const *after, const char *purpose) {
@@ -99,7 +103,7 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
       ++size;
   const char **args = malloc(size * sizeof *args);
   if (!args)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+    return no_memory();
   for (size_t i = 0; i < G_N_ELEMENTS(lists); ++i)
     for (size_t k = 0; lists[i] && lists[i][k]; ++k)
       args[count++] = lists[i][k];
@@ -167,18 +171,19 @@ static int count_parts(const BpByteArray *source) {
   return count < MOST_PARTS ? (int)count : MOST_PARTS;
 }
 
-/* The text of a part: what is before all pieces, and every `count`-th piece. The preprocessor would
- * read the whole source once for each part. */
-static GString *text_of_part(const PartJob *job, int part) {
+/* Copies the text of a part to `text`, which has space for the whole source: what is before all
+ * pieces, and every `count`-th piece. Returns its size. The preprocessor would read the whole
+ * source once for each part. */
+static size_t copy_part(const PartJob *job, int part, char *text) {
   const char *at = job->source->data, *end = at + job->source->size;
   const char *next = find_piece(at, end);
-  GString *text = g_string_new_len(at, next - at);
+  char *to = mempcpy(text, at, (size_t)(next - at));
   for (int piece = 0; (at = next) < end; ++piece) {
     next = find_piece(at, end);
     if (piece % job->count == part)
-      g_string_append_len(text, at, next - at);
+      to = mempcpy(to, at, (size_t)(next - at));
   }
-  return text;
+  return (size_t)(to - text);
 }
 
 static void compile_part(PartJob *job, int part) {
@@ -186,12 +191,12 @@ static void compile_part(PartJob *job, int part) {
   const char *const macros[] = {parts, number, NULL};
   snprintf(parts, sizeof parts, "-DBP_PARTS=%d", job->count);
   snprintf(number, sizeof number, "-DBP_PART=%d", part);
-  GString *text = text_of_part(job, part);
-  const BpByteArray source = {text->str, text->len};
-  if (bp__workdir_create(&job->dirs[part], job->dir->cache) ||
-      compile_in(&job->dirs[part], job->name, PART_OBJECT, &source, job->flags, macros))
+  char *text = malloc(job->source->size);
+  const BpByteArray source = {text, text ? copy_part(job, part, text) : 0};
+  int rc = text ? bp__workdir_create(&job->dirs[part], job->dir->cache) : no_memory();
+  if (rc || compile_in(&job->dirs[part], job->name, PART_OBJECT, &source, job->flags, macros))
     job->errors[part] = bp_error_take();
-  g_string_free(text, TRUE);
+  free(text);
 }
 
 static void take_parts(void *context, size_t worker) {
@@ -219,7 +224,7 @@ static int compile_parts(const BpWorkdir *dir, const char *name, const char *obj
                          const BpByteArray *source, const char *const *flags, int count) {
   PartJob *job = calloc(1, sizeof *job);
   if (!job)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+    return no_memory();
   *job = (PartJob){.dir = dir, .name = name, .source = source, .flags = flags, .count = count};
   int threads = bp_threads_get();
   bp__parallel_for_each((size_t)(threads < count ? threads : count), take_parts, job);
