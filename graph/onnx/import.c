@@ -58,16 +58,26 @@ static int is_set_instead(const Scope *scope, const char *name) {
 typedef struct Symbol {
   const int64_t *given; /* extent in the first shape that the caller gives; NULL: none */
   bool is_later;        /* whether it is the extent of a later dimension than the first */
+  size_t first, last;   /* the first and the last input with it */
 } Symbol;
 
-static void read_symbol(Import *import, const char *name, size_t dimension, const int64_t *given) {
-  Symbol *symbol = g_hash_table_lookup(import->symbols, name);
+/* What is known about a symbol; NULL: nothing, or no name. */
+static Symbol *find_symbol(const Import *import, const char *name) {
+  return is_empty(name) ? NULL : g_hash_table_lookup(import->symbols, name);
+}
+
+/* Reads a symbol of a dimension of input `i`. */
+static void read_symbol(Import *import, const char *name, size_t i, size_t dimension,
+                        const int64_t *given) {
+  Symbol *symbol = find_symbol(import, name);
   if (is_empty(name))
     return;
   if (!symbol) {
     symbol = g_new0(Symbol, 1);
+    symbol->first = i;
     g_hash_table_insert(import->symbols, (char *)(uintptr_t)name, symbol);
   }
+  symbol->last = i;
   symbol->given = symbol->given ? symbol->given : given;
   symbol->is_later |= dimension > 0;
 }
@@ -81,20 +91,20 @@ static void read_symbols(Import *import) {
         info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
     for (size_t d = 0; shape && d < shape->n_dim; d++) {
       bool is_given = given && (int32_t)d < given->ndim && bp__onnx_extent(shape->dim[d]) < 0;
-      read_symbol(import, bp__onnx_symbol(shape->dim[d]), d, is_given ? &given->shape[d] : NULL);
+      read_symbol(import, bp__onnx_symbol(shape->dim[d]), i, d, is_given ? &given->shape[d] : NULL);
     }
   }
 }
 
 /* The extent that another input's shape gives to a symbol, or -1. */
 static int64_t symbol_extent(const Import *import, const char *name) {
-  const Symbol *symbol = is_empty(name) ? NULL : g_hash_table_lookup(import->symbols, name);
+  const Symbol *symbol = find_symbol(import, name);
   return symbol && symbol->given ? *symbol->given : -1;
 }
 
 /* Whether a symbol is the extent of a later dimension than the first in any input. */
 static bool is_of_later_dimension(const Import *import, const char *name) {
-  const Symbol *symbol = is_empty(name) ? NULL : g_hash_table_lookup(import->symbols, name);
+  const Symbol *symbol = find_symbol(import, name);
   return symbol && symbol->is_later;
 }
 
@@ -163,6 +173,34 @@ static int suggest_shapes(const Import *import) {
 #define LIKELY_BATCH  1
 #define LIKELY_SIDE   256
 #define LIKELY_EXTENT 64
+
+static bool has_symbol(const OnnxValueInfo *info, const char *name) {
+  const Backplane__Onnx__TensorShapeProto *shape =
+      info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
+  for (size_t d = 0; !is_empty(name) && shape && d < shape->n_dim; d++)
+    if (g_strcmp0(bp__onnx_symbol(shape->dim[d]), name) == 0)
+      return true;
+  return false;
+}
+
+/* Whether an input is one of several matrices of floats: another has an extent of its second
+ * dimension, and none of its first. Its rows are then no batch. The first input with a symbol
+ * decides about it. */
+static bool is_matrix(const Import *import, const OnnxValueInfo *info) {
+  const Backplane__Onnx__TensorTypeProto *type = info->type->tensor_type;
+  const char *names[] = {bp__onnx_symbol(type->shape->dim[0]),
+                         bp__onnx_symbol(type->shape->dim[1])};
+  const Symbol *rows = find_symbol(import, names[0]), *columns = find_symbol(import, names[1]);
+  OnnxValueInfo *const *inputs = import->onnx->input;
+  BpDataType dtype;
+  if (!columns || (rows && inputs[rows->first] != info) ||
+      bp__dtype_from_onnx(type->elem_type, &dtype) || !bp__dtype_is_float(dtype))
+    return false;
+  for (size_t i = columns->first; i <= columns->last; i++)
+    if (inputs[i] != info && has_symbol(inputs[i], names[1]) && !has_symbol(inputs[i], names[0]))
+      return true;
+  return false;
+}
 
 /* Returns the symbol of an open dimension of the model: the named symbol, or a new symbol. */
 static int64_t open_extent(const Import *import, const OnnxValueInfo *info, int32_t dimension) {
