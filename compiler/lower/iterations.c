@@ -129,6 +129,15 @@ static Limits limits_of_name(const Counter *counter, const BpIrNode *var) {
   return known ? *known : no_limits;
 }
 
+/* The limits of an integer of fewer than 64 bits, which hold for its conversion to int64. */
+static Limits limits_of_type(Counter *counter, BpDataType dtype) {
+  if (!bp__dtype_is_int(dtype) || dtype.bits >= 64 || dtype.lanes != 1)
+    return no_limits;
+  bool has_sign = dtype.code == BP_DTYPE_INT;
+  int64_t values = (int64_t)1 << dtype.bits, least = has_sign ? -values / 2 : 0;
+  return (Limits){number(counter, least), number(counter, least + values - 1)};
+}
+
 static Limits limits_of(Counter *counter, const BpIrNode *node) {
   int64_t value;
   if (bp__ir_const_int(node, &value)) {
@@ -144,6 +153,8 @@ static Limits limits_of(Counter *counter, const BpIrNode *node) {
     return (Limits){combine(counter, BP_IR_MIN, a.least, b.least),
                     combine(counter, BP_IR_MAX, a.most, b.most)};
   }
+  if (node->kind == BP_IR_CAST)
+    return limits_of_type(counter, node->operands[0]->dtype);
   if (node->kind < BP_IR_ADD || node->kind > BP_IR_MAX)
     return no_limits;
   return limits_of_binary(counter, node->kind, limits_of(counter, node->operands[0]),

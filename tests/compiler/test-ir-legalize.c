@@ -595,6 +595,7 @@ static void test_iterations_of_threads_are_counted(void) {
        " (for k:int64 0 (mul n 100000) serial (store A t k))))",
        0, INT32_MAX},
       {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
+      {"(for i:int64 0 (cast int64 (cast uint8 (load A t))) serial (store A t i))", 255, 255},
       {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", INT32_MAX,
        INT32_MAX},
       {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", INT32_MAX,
