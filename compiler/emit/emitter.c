@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,33 +100,25 @@ static int check_rows(const BpDialect *dialect) {
 
 /* ---- Pieces ------------------------------------------------------------------------------ */
 
-/* The least size, in bytes, of a piece of a host's source. Compilers that run at once, with
- * -DBP_PARTS=N and -DBP_PART=0 to N - 1, each compile every N-th piece; a compiler without these
- * macros compiles all pieces. */
+/* The least size, in bytes, of a piece of a host's source. Each piece can be compiled apart, behind
+ * what is before all pieces (parts/toolchain/compile.c). */
 #define PIECE_SIZE 65536
 
-static void begin_piece(BpEmitter *e, BpText *text, int32_t number) {
-  char line[96];
-  snprintf(line, sizeof(line), "#if !defined(BP_PARTS) || %" PRId32 " %% BP_PARTS == BP_PART\n",
-           number);
+static void begin_piece(BpEmitter *e, BpText *text) {
+  static const char line[] = "/* ---- A piece that can be compiled apart ---- */\n";
   bp__append(e, text, line, strlen(line));
 }
 
-static void end_piece(BpEmitter *e, BpText *text) {
-  static const char line[] = "#endif\n";
-  bp__append(e, text, line, strlen(line));
-}
-
-/* Emits functions into `done`; a single piece has no marks. */
+/* Emits functions into `done`; a single piece has no mark. */
 static void emit_pieces(BpEmitter *e, const BpIrModule *module, int32_t first, int32_t end) {
   size_t begin = 0;
   for (int32_t i = first; i < end && !e->failed; i++) {
     bp__function(e, e->ir->get_function(module, i));
     if (!(e->dialect->flags & BP_DIALECT_HOST) || i + 1 == end || e->done.size - begin < PIECE_SIZE)
       continue;
-    end_piece(e, &e->done);
-    begin_piece(e, &e->done, ++e->num_pieces);
+    begin_piece(e, &e->done);
     begin = e->done.size;
+    e->num_pieces++;
   }
 }
 
@@ -135,7 +126,7 @@ static void begin_pieces(BpEmitter *e, BpText *text) {
   static const char our[] = "/* A function that other pieces call, too. */\n"
                             "#define BP_OUR __attribute__((visibility(\"hidden\")))\n";
   bp__append(e, text, our, strlen(our));
-  begin_piece(e, text, 0);
+  begin_piece(e, text);
 }
 
 /* Emits the functions from `first` up to `end`. */
@@ -157,8 +148,6 @@ static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
   if (e.num_pieces > 0)
     begin_pieces(&e, &whole);
   bp__append(&e, &whole, e.done.data ? e.done.data : "", e.done.size);
-  if (e.num_pieces > 0)
-    end_piece(&e, &whole);
   int failed = e.failed;
   free_emitter(&e);
   if (failed) {

@@ -118,16 +118,15 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
  * and 2 % more time for equal code. Clang ignores these parameters of GCC's garbage collector. */
 #define LEAN "--param", "ggc-min-heapsize=65536", "--param", "ggc-min-expand=30"
 
-/* Compiles a source, with the macros given or NULL, in a directory. */
+/* Compiles a source in a directory. */
 static int compile_in(const BpWorkdir *dir, const char *name, const char *object,
-                      const BpByteArray *source, const char *const *flags,
-                      const char *const *macros) {
+                      const BpByteArray *source, const char *const *flags) {
   char source_name[64];
   snprintf(source_name, sizeof source_name, "%.48s.c", name);
   const char *const before[] = {"-c", "-fPIC", "-O2",  "-std=gnu11", "-w",
                                 LEAN, "-o",    object, source_name,  NULL};
   return bp__workdir_write(dir, source_name, source) ||
-                 run(dir, before, flags, macros, "compile a module")
+                 run(dir, before, flags, NULL, "compile a module")
              ? -1
              : 0;
 }
@@ -156,9 +155,9 @@ typedef struct PartJob {
 } PartJob;
 
 /* Finds the first mark of a piece from `at` on; `end` if there is none. The emitter marks the
- * pieces of a large source that may be compiled apart. */
+ * pieces of a large source (compiler/emit/emitter.c). */
 static const char *find_piece(const char *at, const char *end) {
-  static const char mark[] = "\n#if !defined(BP_PARTS) ||";
+  static const char mark[] = "\n/* ---- A piece that can be compiled apart ---- */\n";
   const char *found = memmem(at, (size_t)(end - at), mark, strlen(mark));
   return found ? found + 1 : end;
 }
@@ -172,8 +171,7 @@ static int count_parts(const BpByteArray *source) {
 }
 
 /* Copies the text of a part to `text`, which has space for the whole source: what is before all
- * pieces, and every `count`-th piece. Returns its size. The preprocessor would read the whole
- * source once for each part. */
+ * pieces, and every `count`-th piece. Returns its size. */
 static size_t copy_part(const PartJob *job, int part, char *text) {
   const char *at = job->source->data, *end = at + job->source->size;
   const char *next = find_piece(at, end);
@@ -187,14 +185,10 @@ static size_t copy_part(const PartJob *job, int part, char *text) {
 }
 
 static void compile_part(PartJob *job, int part) {
-  char parts[32], number[32];
-  const char *const macros[] = {parts, number, NULL};
-  snprintf(parts, sizeof parts, "-DBP_PARTS=%d", job->count);
-  snprintf(number, sizeof number, "-DBP_PART=%d", part);
   char *text = malloc(job->source->size);
   const BpByteArray source = {text, text ? copy_part(job, part, text) : 0};
   int rc = text ? bp__workdir_create(&job->dirs[part], job->dir->cache) : no_memory();
-  if (rc || compile_in(&job->dirs[part], job->name, PART_OBJECT, &source, job->flags, macros))
+  if (rc || compile_in(&job->dirs[part], job->name, PART_OBJECT, &source, job->flags))
     job->errors[part] = bp_error_take();
   free(text);
 }
@@ -248,7 +242,7 @@ static int make_object(const BpWorkdir *dir, const char *name, const char *objec
                        const BpByteArray *source, const char *const *flags) {
   int count = count_parts(source);
   return count > 1 ? compile_parts(dir, name, object, source, flags, count)
-                   : compile_in(dir, name, object, source, flags, NULL);
+                   : compile_in(dir, name, object, source, flags);
 }
 
 int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
