@@ -30,9 +30,10 @@ static int32_t check_bindings(BpVulkanKernel *kernel) {
   const uint8_t *bindings = kernel->needs.bindings;
   int is_right = 1;
   for (int32_t i = 0; i <= BP_KERNEL_MAX_ARGS; i++) {
-    int is_scalars = i == kernel->call->num_args && kernel->scalar_bytes > 0;
+    int can_be_scalars = i == kernel->call->num_args && kernel->scalar_bytes > 0;
+    int is_scalars = bindings[i] == BP_VULKAN_SCALARS;
     is_right &= bindings[i] == BP_VULKAN_UNUSED ||
-                (i <= kernel->call->num_args && (bindings[i] == BP_VULKAN_SCALARS) == is_scalars);
+                (is_scalars ? can_be_scalars : i < kernel->call->num_args);
   }
   kernel->has_scalar_buffer = bindings[kernel->call->num_args] == BP_VULKAN_SCALARS;
   if (is_right)
