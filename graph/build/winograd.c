@@ -118,13 +118,15 @@ int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan) {
 static void transform_filter(const BpWinograd *height, const BpWinograd *width,
                              const BpGraphValue *from, int64_t first, BpGraphValue *to, int64_t at,
                              int64_t step) {
+  double taps[BP_WINOGRAD_MAX_POINTS * BP_WINOGRAD_MAX_POINTS];
+  for (int32_t i = 0; i < height->taps * width->taps; i++)
+    taps[i] = bp__value_get_float(from, first + i);
   for (int32_t py = 0; py < height->points; py++)
     for (int32_t px = 0; px < width->points; px++) {
       double sum = 0;
       for (int32_t y = 0; y < height->taps; y++)
         for (int32_t x = 0; x < width->taps; x++)
-          sum += height->filter[py][y] * width->filter[px][x] *
-                 bp__value_get_float(from, first + y * width->taps + x);
+          sum += height->filter[py][y] * width->filter[px][x] * taps[y * width->taps + x];
       bp__value_put_float(to, at + (py * width->points + px) * step, sum);
     }
 }
