@@ -4,8 +4,8 @@
  *
  * Every expert is computed for every row, by two products: the first has the inner elements of all
  * experts as columns, the second as rows. Between the products each expert's elements are
- * multiplied by the expert's weight in the row, which is 0 unless the router chose the expert. Of
- * few rows only the experts that a row chose are computed. */
+ * multiplied by the expert's weight in the row, which is 0 unless the router chose the expert. If
+ * there is one row, only its chosen experts are computed. */
 #include <string.h>
 
 #include "graph/ops/op.h"

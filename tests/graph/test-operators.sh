@@ -87,7 +87,7 @@ These operators of `com.microsoft` work, with open extents, compared with onnxru
 
 - `MatMulNBits`: weights of 2, 4 and 8 bits, zero points as packed integers or floats, a bias; in float32, or int8 if that is faster and `accuracy_level` is 4.
   With `g_idx`, or `MatMulBnb4` blocks across columns, constant weights become float32.
-- `GatherBlockQuantized`, `MoE` and `QMoE` (every expert is computed, of one row the chosen; without a third projection).
+- `GatherBlockQuantized`, `MoE` and `QMoE` (all experts are computed, of one row only the chosen; without a third projection).
 - `Gelu`, `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `DynamicQuantizeLSTM` (row-wise ranges), `QGemm`,
   `FusedMatMul`, `FusedConv`, `FusedGemm`, `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`.
 - `SimplifiedLayerNormalization` (in ONNX's own domain), `SkipLayerNormalization` and
