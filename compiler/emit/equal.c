@@ -110,13 +110,15 @@ static uint64_t hash_of(const BpText *text) {
 /* ---- Calling from another piece ---------------------------------------------------------- */
 
 static const char head[] = "static int ";
+static const char our[] = "BP_OUR";
+_Static_assert(sizeof our == sizeof "static", "`our` replaces `static` in a written text");
 
-/* Lets other pieces call a function: BP_OUR has as many characters as `static`. */
+/* Lets other pieces call a function. */
 static void make_hidden(BpEmitter *e, BpWritten *written) {
   const char *definition = bp__format(e, "%s%s(", head, written->name);
   char *at = e->done.data ? strstr(e->done.data, definition) : NULL;
   if (at)
-    memcpy(at, "BP_OUR", 6);
+    memcpy(at, our, strlen(our));
   written->is_hidden = at != NULL;
 }
 
@@ -124,7 +126,7 @@ static void make_hidden(BpEmitter *e, BpWritten *written) {
 static void declare(BpEmitter *e, const BpText *text, const char *name) {
   const char *parameters = strchr(strstr(text->data, head), '(');
   const char *end = strstr(parameters, ") {");
-  bp__appendf(e, e->out, "BP_OUR int %s%.*s);\n\n", name, (int)(end - parameters), parameters);
+  bp__appendf(e, e->out, "%s int %s%.*s);\n\n", our, name, (int)(end - parameters), parameters);
 }
 
 static void add_written(BpEmitter *e, BpText *plain, uint64_t hash, const char *name) {

@@ -230,10 +230,9 @@ static int visit_fraction(void *context, const BpIrNode *node) {
          bp__ir_const_int(value->operands[1], &shift) && shift > 0;
 }
 
-/* Whether a visitor finds a store to the variable that a condition reads. */
-static bool has_store(Counter *counter, const BpIrNode *loop,
+/* Whether a visitor finds a store to the variable in a loop. */
+static bool has_store(Counter *counter, const BpIrNode *loop, const BpIrNode *variable,
                       int (*visit)(void *context, const BpIrNode *node)) {
-  const BpIrNode *variable = loop->operands[0]->operands[0]->operands[0];
   int found = bp__ir_visit_once(loop->operands[1], visit, (void *)(uintptr_t)variable);
   counter->failed |= found < 0;
   return found > 0;
@@ -244,15 +243,17 @@ static const BpIrNode *times_of_while(Counter *counter, const BpIrNode *loop) {
   const BpIrNode *condition = loop->operands[0], *many = number(counter, MANY);
   if (condition->num_operands != 2 || condition->operands[0]->kind != BP_IR_LOAD)
     return many;
-  const BpIrNode *variable = condition->operands[0], *end = condition->operands[1];
+  const BpIrNode *value = condition->operands[0], *end = condition->operands[1];
+  const BpIrNode *variable = value->operands[0];
   if (condition->kind == BP_IR_NE && bp__ir_is_int_value(end, 0))
-    return has_store(counter, loop, visit_fraction) ? number(counter, variable->dtype.bits) : many;
+    return has_store(counter, loop, variable, visit_fraction) ? number(counter, value->dtype.bits)
+                                                              : many;
   const BpIrNode *most = condition->kind == BP_IR_LT ? limits_of(counter, end).most : NULL;
   if (!most)
     return many;
   most = combine(counter, BP_IR_MAX, most, number(counter, 0));
   most = count(counter, BP_IR_MIN, most, many);
-  return has_store(counter, loop, visit_multiple) ? digits_of(counter, most) : most;
+  return has_store(counter, loop, variable, visit_multiple) ? digits_of(counter, most) : most;
 }
 
 static const BpIrNode *iterations_of_while(Counter *counter, const BpIrNode *loop) {

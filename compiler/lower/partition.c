@@ -1004,7 +1004,7 @@ static int visit_same(void *context, const BpIrNode *node) {
 }
 
 static bool has_node(const BpIrNode *in, const BpIrNode *node) {
-  return bp__ir_visit_once(in, visit_same, (void *)node) != 0;
+  return bp__ir_visit_once(in, visit_same, (void *)(uintptr_t)node) != 0;
 }
 
 /* The outermost loop over lanes that contains all uses of a node in a statement; NULL if there is

@@ -244,7 +244,7 @@ static int has_name(const char *text, size_t count, const char *name) {
   return 0;
 }
 
-/* Each variable is there once, so the functions that the host has bound their number. */
+/* Each variable may be there once, so there are at most as many as the host has functions. */
 static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   void (*function)(void);
   if (find_slot(symbol->name, &function))

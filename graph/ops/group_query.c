@@ -91,8 +91,7 @@ static int check_values(GroupQuery *at, int32_t index) {
 
 #define TOTAL                                                                                      \
   "its total_sequence_length or seqlens_k is not the number of keys, past and new; a single "      \
-  "batch "                                                                                         \
-  "whose past has spare space needs a past of fixed length (--shape)"
+  "batch whose past has spare space needs a past of fixed length (--shape)"
 
 /* 0 if two vectors of one number are equal, else a negative number. */
 static BpGraphValue *agreement(const GroupQuery *at, BpGraphValue *a, BpGraphValue *b) {

@@ -37,8 +37,7 @@ void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
 /* Returns the bit of a CPU feature of the CPU's architecture. On x86-64 the bit is in libgcc's
  * words of features, and from 64 on in CPUID's leaf 7, part 1, register eax; on aarch64 it is in
- * AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the
- * architecture has no such feature. */
+ * AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the architecture has no such feature. */
 int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size);
 /* Whether `cpu` with `extras` has a feature. */
 int bp_cpu_has_feature(const BpCpu *cpu, const char *extras, const char *name);

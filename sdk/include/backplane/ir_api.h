@@ -60,10 +60,8 @@ typedef struct BpIrModule BpIrModule;
   X(BIT_XOR, 32, "bit_xor", "a b")                                                                 \
   X(SHL, 33, "shl", "a b; 0 <= b < bits where a generator sees it")                                \
   X(SHR, 34, "shr", "a b; arithmetic for signed a; 0 <= b < bits where a generator sees it")       \
-  /* choice and conversion */                                                                      \
-  X(SELECT, 40, "select",                                                                          \
-    "condition a b; both may be evaluated; int: 1 if their reads need no mask, "                   \
-    "else 0")                                                                                      \
+  /* choice and conversion; the int of a SELECT is 1 if its reads need no mask, else 0 */          \
+  X(SELECT, 40, "select", "condition a b; both may be evaluated")                                  \
   X(CAST, 41, "cast", "a; float to int truncates")                                                 \
   X(REINTERPRET, 42, "reinterpret", "a; same size")                                                \
   /* memory */                                                                                     \
