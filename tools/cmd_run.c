@@ -390,7 +390,7 @@ static int write_output(const char *model, const RunOptions *options, const GPtr
   return name_file(outputs, output, options->output) < 0 ||
                  check_file(options, model, output->path) < 0
              ? -1
-             : bp_npy_write(output->path, &output->tensor->view);
+             : command_write_npy(output->path, &output->tensor->view);
 }
 
 /* Writes all outputs into one archive. */

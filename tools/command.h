@@ -546,6 +546,8 @@ BpTensor *npz_read(const char *path, const char *name);
  * complete; a pipe or a terminal is written directly. `what` is for the message: "the trace". 0 or
  * -1 with an error. (output.c) */
 int command_write_file(const char *path, const char *what, const char *bytes, gsize size);
+/* Writes a tensor to a .npy file as bp_npy_write does. (output.c) */
+int command_write_npy(const char *path, const BpTensorView *view);
 /* Writes an archive, uncompressed, with tensors of any device. 0 or -1 with an error. */
 int npz_write(const char *path, const char *const *names, const BpTensorView *const *views,
               guint count);

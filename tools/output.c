@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
 /* The original stdout of the command; NULL while fd 1 still is the original. */
@@ -81,6 +82,18 @@ static void keep_stdout(void) {
   setvbuf(kept, NULL, isatty(fd) ? _IOLBF : _IOFBF, BUFSIZ);
   results = kept;
   results_fd = fd;
+}
+
+/* While a file is written, fd 1 is the output again: the file may be /dev/stdout. What follows is
+ * written behind it. */
+static void lend_stdout(gboolean is_lent) {
+  if (!results)
+    return;
+  if (is_lent)
+    fflush(results);
+  else
+    lseek(results_fd, 0, SEEK_END);
+  dup2(is_lent ? results_fd : STDERR_FILENO, STDOUT_FILENO);
 }
 
 gboolean command_flush(void) {
@@ -613,12 +626,22 @@ static gboolean is_descriptor(const char *path) {
 
 /* A device, a FIFO or an open file, to whose end the bytes are added, stays. */
 int command_write_file(const char *path, const char *what, const char *bytes, gsize size) {
+  lend_stdout(TRUE);
   gboolean stays = g_file_test(path, G_FILE_TEST_EXISTS) &&
                    (!g_file_test(path, G_FILE_TEST_IS_REGULAR) || is_descriptor(path));
   int rc =
       stays ? write_and_close(open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY), bytes, size)
             : replace_file(path, bytes, size);
+  int error = errno;
+  lend_stdout(FALSE);
   return rc == 0 ? 0
                  : bp_error_raise(BP_ERROR_IO, "%s: cannot write %s: %s", path, what,
-                                  g_strerror(errno));
+                                  g_strerror(error));
+}
+
+int command_write_npy(const char *path, const BpTensorView *view) {
+  lend_stdout(TRUE);
+  int rc = bp_npy_write(path, view);
+  lend_stdout(FALSE);
+  return rc;
 }

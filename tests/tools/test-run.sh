@@ -187,7 +187,9 @@ ends_at_the_limit_of_file_sizes() {
 writes_into_open_files() {
   ln -s /proc/self/fd/5 "$work/open" &&
     "$backplane" profile "$work/limit.so" --device cpu --seconds 0 --trace "$work/open" 5>"$work/trace" &&
-    [ -L "$work/open" ] && grep -q traceEvents "$work/trace"
+    [ -L "$work/open" ] && grep -q traceEvents "$work/trace" &&
+    "$backplane" profile "$work/limit.so" --device cpu --seconds 0 --trace /dev/stdout >"$work/trace" 2>"$work/errors" &&
+    [ -L /dev/stdout ] && grep -q traceEvents "$work/trace" && ! grep -q traceEvents "$work/errors"
 }
 
 # A process that is killed while it compiles to a new file leaves no file with another name.
