@@ -241,9 +241,16 @@ int bp__dtype_equal(BpDataType a, BpDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+/* Whether elements are integers of whole bytes, or bool. */
+static bool has_integers(const BpGraphValue *constant) {
+  BpDataType dtype = constant->dtype;
+  return dtype.bits >= 8 &&
+         (dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT || dtype.code == BP_DTYPE_BOOL);
+}
+
 int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
   const void *data = constant->data;
-  if (bp__dtype_is_float(constant->dtype))
+  if (!has_integers(constant))
     return (int64_t)bp__value_get_float(constant, index);
   switch (constant->dtype.bits + (constant->dtype.code == BP_DTYPE_INT ? 1 : 0)) {
   case 8:
@@ -265,7 +272,7 @@ int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
 
 double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
   double value = 0;
-  if (!bp__dtype_is_float(constant->dtype) &&
+  if (has_integers(constant) &&
       !(constant->dtype.code == BP_DTYPE_UINT && constant->dtype.bits == 64))
     return (double)bp__value_get_int(constant, index);
   bp_dtype_decode(constant->dtype, constant->data, (uint64_t)index, &value);

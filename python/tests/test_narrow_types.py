@@ -243,3 +243,16 @@ def test_cast_reads_each_number_of_the_type(target, source, tmp_path):
     check_casts(tmp_path, target, source, array, [1, 10, FLOAT64, 16], 1)
     finite = array[np.isfinite(array.astype("f4")) & (np.abs(array.astype("f4")) < 2**30)]
     check_casts(tmp_path, target, source, finite, [6, 7, 9], 1)
+
+
+@pytest.mark.parametrize("number, text, places", [
+    (21, b"\x20\x00\x03", [1, 4]), (22, b"\x0f\x00\x00", [0]), (23, b"\x80\x01\x00", [2]), (25, b"\x84\x00", [1, 3]),
+    (26, b"\x00\x03", [4]), (17, b"\x80\x00\x01\x00\x00", [2]), (16, b"\x00\x80\x00\x00\x80\x3f\x00\x00\x00\x00", [2])])
+def test_places_in_a_constant_of_few_bits(number, text, places, tmp_path):
+    constant = onnx.TensorProto(name="x", data_type=number, dims=[5], raw_data=text)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("NonZero", ["x"], ["y"])], "places", [],
+                                   [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [1, None])], [constant])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=12)
+    onnx.save(model, tmp_path / "places.onnx")
+    results = backplane.Model(backplane.compile(tmp_path / "places.onnx", C), "cpu").run()
+    assert results["y"].numpy().tolist() == [places]
