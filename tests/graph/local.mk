@@ -107,10 +107,10 @@ plain_tests += tests/graph/test-memory tests/graph/test-exhaustion
 long_scripts += tests/graph/test-onnx-cudalibs.sh
 EXTRA_DIST += tests/graph/test-onnx-cudalibs.sh
 test_scripts += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh tests/graph/test-recurrent.sh \
-	tests/graph/test-language-model.sh
+	tests/graph/test-language-model.sh tests/graph/test-mutated-models.sh
 long_scripts += tests/graph/test-onnxruntime.sh
 slow_tests += tests/graph/test-language-model.sh tests/graph/test-onnxruntime.sh tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh tests/graph/test-recurrent.sh
 EXTRA_DIST += tests/graph/test-operators.sh tests/graph/onnx-operators.txt tests/graph/test-onnx-cases.sh tests/graph/test-onnx-devices.sh \
 	tests/graph/onnx_cases.py tests/graph/onnx_node_cases.py tests/graph/test-onnxruntime.sh tests/graph/onnxruntime_cases.py \
 	tests/graph/test-recurrent.sh tests/graph/recurrent_cases.py tests/graph/test-language-model.sh \
-	tests/graph/language_model_cases.py
+	tests/graph/language_model_cases.py tests/graph/test-mutated-models.sh tests/graph/mutated_models.py
