@@ -121,44 +121,50 @@ static Limits limits_of_binary(Counter *counter, int32_t kind, Limits a, Limits 
   }
 }
 
-static Limits limits_of_name(const Counter *counter, const BpIrNode *var) {
+static Limits limits_of_name(Counter *counter, const BpIrNode *var) {
   const Limits *known = bp__ir_map_get(&counter->limits, var);
   for (int32_t i = 0; i < bp__ir_function_num_params(counter->function); i++)
-    if (counter->function->operands[i] == var)
-      return (Limits){var, var};
+    if (counter->function->operands[i] == var) {
+      const BpIrNode *scalar = bp_ir_cast(counter->module, bp__dtype_int64(), var);
+      counter->failed |= !scalar;
+      return (Limits){scalar, scalar};
+    }
   return known ? *known : no_limits;
 }
 
-/* The limits of an integer of fewer than 64 bits, which hold for its conversion to int64. */
+/* The limits of an integer of fewer than 64 bits. */
 static Limits limits_of_type(Counter *counter, BpDataType dtype) {
-  if (!bp__dtype_is_int(dtype) || dtype.bits >= 64 || dtype.lanes != 1)
+  if (dtype.bits >= 64)
     return no_limits;
-  bool has_sign = dtype.code == BP_DTYPE_INT;
-  int64_t values = (int64_t)1 << dtype.bits, least = has_sign ? -values / 2 : 0;
+  int64_t values = (int64_t)1 << dtype.bits, least = dtype.code == BP_DTYPE_INT ? -values / 2 : 0;
   return (Limits){number(counter, least), number(counter, least + values - 1)};
 }
 
+/* The limits of an integer of any width, as expressions of int64. Sums and products of int64 are
+ * assumed not to overflow; those of fewer bits may wrap, and have the limits of their type. */
 static Limits limits_of(Counter *counter, const BpIrNode *node) {
   int64_t value;
+  bool is_wide = bp__dtype_equal(node->dtype, bp__dtype_int64());
+  Limits limits = no_limits;
   if (bp__ir_const_int(node, &value)) {
     const BpIrNode *constant = number(counter, value);
     return (Limits){constant, constant};
   }
-  if (!bp__dtype_equal(node->dtype, bp__dtype_int64()))
+  if (!bp__dtype_is_int(node->dtype) || node->dtype.lanes != 1)
     return no_limits;
-  if (node->kind == BP_IR_VAR)
-    return limits_of_name(counter, node);
-  if (node->kind == BP_IR_SELECT) {
+  if (node->kind == BP_IR_VAR) {
+    limits = limits_of_name(counter, node);
+  } else if (node->kind == BP_IR_SELECT) {
     Limits a = limits_of(counter, node->operands[1]), b = limits_of(counter, node->operands[2]);
-    return (Limits){combine(counter, BP_IR_MIN, a.least, b.least),
-                    combine(counter, BP_IR_MAX, a.most, b.most)};
+    limits = (Limits){combine(counter, BP_IR_MIN, a.least, b.least),
+                      combine(counter, BP_IR_MAX, a.most, b.most)};
+  } else if (node->kind == BP_IR_CAST && is_wide) {
+    limits = limits_of(counter, node->operands[0]);
+  } else if (node->kind >= (is_wide ? BP_IR_ADD : BP_IR_MIN) && node->kind <= BP_IR_MAX) {
+    limits = limits_of_binary(counter, node->kind, limits_of(counter, node->operands[0]),
+                              limits_of(counter, node->operands[1]));
   }
-  if (node->kind == BP_IR_CAST)
-    return limits_of_type(counter, node->operands[0]->dtype);
-  if (node->kind < BP_IR_ADD || node->kind > BP_IR_MAX)
-    return no_limits;
-  return limits_of_binary(counter, node->kind, limits_of(counter, node->operands[0]),
-                          limits_of(counter, node->operands[1]));
+  return limits.most || is_wide ? limits : limits_of_type(counter, node->dtype);
 }
 
 static void set_limits(Counter *counter, const BpIrNode *var, Limits limits) {
