@@ -390,6 +390,7 @@ typedef struct BpVulkanNeeds {
   uint64_t shared_bytes;
   uint8_t bindings[BP_KERNEL_MAX_ARGS + 1]; /* BP_VULKAN_*, by argument, then that of scalars */
   uint32_t formats[BP_KERNEL_MAX_ARGS + 1]; /* VkFormat of a texel buffer */
+  uint32_t element_bytes[BP_KERNEL_MAX_ARGS + 1]; /* of a storage buffer; 0: unknown */
 } BpVulkanNeeds;
 
 /* Reads a SPIR-V binary, and checks the parts that it reads. `name` is for messages. */

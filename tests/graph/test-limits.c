@@ -361,7 +361,7 @@ static void test_many_inputs_are_found_by_name(void) {
   bp_model_release(model);
 }
 
-/* A file of 1 MB with that many names of extents costs no time for the product of their numbers. */
+/* The time to read names of extents is not the square of their number. */
 static void test_many_names_of_extents_are_read(void) {
   enum { NUM_SYMBOLS = 20000 };
   OnnxBuilder *builder = onnx_builder_new();
