@@ -84,8 +84,8 @@ static void keep_stdout(void) {
   results_fd = fd;
 }
 
-/* While a file is written, fd 1 is the output again: the file may be /dev/stdout. What follows is
- * written behind it. */
+/* While a file is written, fd 1 is the output again: the file may be /dev/stdout. Later output
+ * follows it. */
 static void lend_stdout(gboolean is_lent) {
   if (!results)
     return;

@@ -170,8 +170,8 @@ static int count_parts(const BpByteArray *source) {
   return count < MOST_PARTS ? (int)count : MOST_PARTS;
 }
 
-/* Copies the text of a part to `text`, which has space for the whole source: what is before all
- * pieces, and every `count`-th piece. Returns its size. */
+/* Copies a part to `text`, of the size of the source: the text before all pieces, and every
+ * `count`-th piece. Returns the number of bytes. */
 static size_t copy_part(const PartJob *job, int part, char *text) {
   const char *at = job->source->data, *end = at + job->source->size;
   const char *next = find_piece(at, end);

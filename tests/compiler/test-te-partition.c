@@ -374,7 +374,7 @@ static void test_an_open_minimum_outside_of_the_innermost_loop_stays(void) {
   bp_te_free(te);
 }
 
-/* A tile of 24 squares, and the row of which tiles are computed. */
+/* A tile of 24 squares, and the row whose tiles are computed. */
 static const BpIrNode *squares_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   (void)context;
   const BpIrNode *at = te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[0], te_int(te, 24)), axes[1]);
