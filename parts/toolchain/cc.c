@@ -169,3 +169,12 @@ char *bp__cc_identity(void) {
   free(file);
   return identity;
 }
+
+int bp__cc_is_clang(void) {
+  char *identity = bp__cc_identity();
+  int is_clang = identity && strstr(identity, "clang version");
+  if (!identity)
+    bp_error_clear();
+  free(identity);
+  return is_clang;
+}

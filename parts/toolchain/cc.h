@@ -15,4 +15,7 @@ int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpos
  * command, file and version. NULL with an error if there is no compiler. */
 char *bp__cc_identity(void);
 
+/* Whether the compiler is Clang; 0 if there is no compiler. */
+int bp__cc_is_clang(void);
+
 #endif
