@@ -83,9 +83,10 @@ static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
 }
 
 /* Writes the compiler arguments. There is no fast-math, which breaks NaN, infinity and rounding
- * tricks. The flags let the compiler fuse multiply and add, and ignore errno. GCC's -O1 needs 0.7
- * of the time of -O3; it makes as fast code of loops that are vectorised already if it also fuses,
- * which is an expensive optimization, and orders instructions for the processor. */
+ * tricks. The flags let the compiler vectorise calls, fuse multiply and add, and ignore errno.
+ * GCC's -O1 with these passes takes 0.75 of the time of -O3 and makes as fast code of emitted C,
+ * most of which is vectorised (fusing is an expensive optimization). The toolchain gives Clang
+ * -O3. */
 static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vector_bits,
                               const char *options, char *text, size_t size) {
   static const char *const common[] = {
@@ -93,6 +94,9 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
       "-O1",
       "-fexpensive-optimizations",
       "-fschedule-insns2",
+      "-ftree-vectorize",
+      "-ftree-vrp",
+      "-funswitch-loops",
       "-fno-math-errno",
       "-fno-trapping-math",
       "-ffp-contract=fast",
