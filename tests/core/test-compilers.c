@@ -54,16 +54,37 @@ static void begin(const char *name) {
   bp_error_clear();
 }
 
-static BpModule *load_c(const char *source) {
+static BpModule *load_with(const char *source, const char *const *flags) {
   const BpByteArray bytes = {source, strlen(source)};
-  return module_table()->load_from_c(&bytes, NULL);
+  return module_table()->load_from_c(&bytes, flags);
 }
 
-static void assert_compiles(void) {
-  BpModule *module = load_c(ADD_SOURCE);
+static BpModule *load_c(const char *source) {
+  return load_with(source, NULL);
+}
+
+static void assert_compiles_with(const char *const *flags) {
+  BpModule *module = load_with(ADD_SOURCE, flags);
   if (!module)
     g_error("%s", bp_error_message());
   bp_object_release(module);
+}
+
+static void assert_compiles(void) {
+  assert_compiles_with(NULL);
+}
+
+/* ---- Arguments --------------------------------------------------------------------------- */
+
+static void test_level_of_clang(void) {
+  static const char *const flags[] = {"-O1", "-fexpensive-optimizations", NULL};
+  begin("level");
+  use_compiler("gcc", "case \"$*\" in --version) echo 'gcc 99';; *'-O1 -fexpensive-optimizations'*)"
+                      " exec cc \"$@\";; *) exit 3;; esac");
+  assert_compiles_with(flags);
+  use_compiler("clang", "case \"$*\" in --version) echo 'clang version 99';; *'-O1 -O3'*)"
+                        " exec cc \"$@\";; *) exit 3;; esac");
+  assert_compiles_with(flags);
 }
 
 /* ---- Finding a compiler ------------------------------------------------------------------ */
@@ -550,6 +571,7 @@ int main(int argc, char **argv) {
   scratch = g_dir_make_tmp("backplane-compilers-XXXXXX", NULL);
   fixture_begin();
 #define ADD(path, test) g_test_add_func("/compilers/" path, test)
+  ADD("clang_gets_a_level_for_passes_of_gcc", test_level_of_clang);
   ADD("relative_path_begins_in_the_folder_of_this_process", test_relative_path);
   ADD("relative_folder_of_PATH_is_one_of_this_process", test_relative_folder_of_the_path);
   ADD("file_that_is_no_program_is_denied", test_file_that_is_no_program);
