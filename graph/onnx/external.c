@@ -213,13 +213,14 @@ static int needed_bytes(const OnnxTensor *tensor, const char *name, uint64_t *by
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "tensor '%s' has type number %d, which is not supported", name,
                           tensor->data_type);
-  *bytes = dtype.bits / 8;
+  uint64_t bits = dtype.bits; /* elements of less than a byte are packed */
   for (size_t i = 0; i < tensor->n_dims; i++)
-    if (tensor->dims[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)tensor->dims[i], bytes) ||
-        *bytes > INT64_MAX)
+    if (tensor->dims[i] < 0 || __builtin_mul_overflow(bits, (uint64_t)tensor->dims[i], &bits) ||
+        bits > INT64_MAX)
       return bp_error_raise(BP_ERROR_FORMAT,
                             "tensor '%s' has an extent of %" PRId64 ", and is too large", name,
                             tensor->dims[i]);
+  *bytes = (bits + 7) / 8;
   return 0;
 }
 

@@ -256,3 +256,19 @@ def test_places_in_a_constant_of_few_bits(number, text, places, tmp_path):
     onnx.save(model, tmp_path / "places.onnx")
     results = backplane.Model(backplane.compile(tmp_path / "places.onnx", C), "cpu").run()
     assert results["y"].numpy().tolist() == [places]
+
+
+@pytest.mark.parametrize("number", [n for n, name in NAMES.items() if not name.startswith(("bfloat", "float8"))])
+def test_elements_of_few_bits_are_read_from_a_file(number, tmp_path):
+    """Three elements of 4 or 2 bits take two bytes or one."""
+    numbers = np.array([1, 0, 1], dtype_of(number))
+    weight = onnx.numpy_helper.from_array(numbers, "w")
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Cast", ["w"], ["wide"], to=1), onnx.helper.make_node("Add", ["x", "wide"], ["y"])], "file",
+        [onnx.helper.make_tensor_value_info("x", 1, [3])], [onnx.helper.make_tensor_value_info("y", 1, [3])], [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13)
+    path = tmp_path / "m.onnx"
+    onnx.save_model(model, path, save_as_external_data=True, location="m.bin", size_threshold=0)
+    given = np.array([1, 2, 3], "float32")
+    result = backplane.Model(backplane.compile(path, C), "cpu").run(x=given)["y"].numpy()
+    np.testing.assert_array_equal(result, given + [1, 0, 1])
