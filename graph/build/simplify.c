@@ -122,10 +122,13 @@ static double largest(BpDataType dtype) {
   return dtype.bits == 64 ? DBL_MAX : (double)FLT_MAX;
 }
 
-/* The least number of a type that has all its digits; 0 for types of so many exponents that it does
- * not matter. */
-static double least(BpDataType dtype) {
-  return dtype.code == BP_DTYPE_FLOAT && dtype.bits == 16 ? 0x1p-14 : 0;
+/* The least magnitude that keeps the digits of a number: that of the least number of the type with
+ * all digits. A number below it has fewer digits in float16, and counts as 0 in other types. */
+static double least(BpDataType dtype, double number) {
+  double normal = dtype.bits == 64 ? DBL_MIN : (double)FLT_MIN;
+  if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 16)
+    return fmin(number, 0x1p-14);
+  return number < normal ? 0 : normal;
 }
 
 /* Whether finite numbers stay finite in their type. */
@@ -149,7 +152,7 @@ static int keep_weights(const BpGraphNode *conv, const Change *change) {
     most[channel] = fmax(most[channel], fabs(after));
   }
   for (int64_t c = 0; keep && c < channels; c++)
-    keep = most[c] >= fmin(before[c], least(weights->dtype));
+    keep = most[c] >= least(weights->dtype, before[c]);
   free(most);
   return keep;
 }

@@ -528,6 +528,22 @@ static void test_scaled_halves(void) {
   check(builder, cases, COUNT(cases));
 }
 
+/* A factor of 1e-20 that became part of a weight of 1e-20 would leave a subnormal number of
+ * float32, which counts as 0. */
+static void test_scaled_floats(void) {
+  static const Case cases[] = {{"Conv", "", "", FLOAT, {1e20f, 3e20f}, {1e-20f, 3e-20f}}};
+  static const int64_t weight_shape[] = {1, 1, 1, 1};
+  const float least = 1e-20f;
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_data(builder, "weight", FLOAT, weight_shape, 4, &least, sizeof(least));
+  onnx_data(builder, "factor", FLOAT, NULL, 0, &least, sizeof(least));
+  onnx_input(builder, "x", FLOAT, "1x1x1x2");
+  onnx_node(builder, "Conv", "x,weight", "small", "");
+  onnx_node(builder, "Mul", "small,factor", "y", "");
+  onnx_output(builder, "y");
+  check(builder, cases, COUNT(cases));
+}
+
 /* The scale 1 / 3 in float16 would move a mean of 1900 by half a deviation. */
 static void test_normalised_halves(void) {
   static const Case cases[] = {{"Concat", "", "", FLOAT, {1903, 1897}, {1, -1, 1903, 1897}}};
@@ -569,6 +585,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/float64_is_resized_with_weights_of_float64", test_wide_resize);
   g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
   g_test_add_func("/values/factors_leave_the_digits_of_weights_of_float16", test_scaled_halves);
+  g_test_add_func("/values/factors_leave_weights_that_would_become_zero", test_scaled_floats);
   g_test_add_func("/values/normalised_float16_keeps_its_digits", test_normalised_halves);
   return g_test_run();
 }
