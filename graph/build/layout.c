@@ -581,7 +581,7 @@ static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64
 }
 
 /* Converts a concatenation along the channels or the dimensions after them, unless the parts have
- * few channels, which would be moved one by one. */
+ * few channels, which would be moved one by one, or a number that is not known yet. */
 static int convert_concat(Layout *layout, BpGraphNode *node) {
   int64_t axis = bp__node_int(node, "axis", 1), b, part;
   BpGraphValue *inputs[BP_OP_MAX_INPUTS], *out = node->outputs[0];
@@ -591,6 +591,8 @@ static int convert_concat(Layout *layout, BpGraphNode *node) {
     return 0;
   b = block_of(layout, out->shape[1]);
   for (int32_t i = 0; i < node->num_inputs; i++) {
+    if (bp__extent_is_open(node->inputs[i]->shape[1]))
+      return 0;
     any |= is_blocked(layout, node->inputs[i]);
     is_whole &= block_of(layout, node->inputs[i]->shape[1]) == b &&
                 (axis != 1 || node->inputs[i]->shape[1] % b == 0);

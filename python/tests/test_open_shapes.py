@@ -645,6 +645,11 @@ CASES = {
         {"a": np.float32(1 / 32), "c": np.float32(.0471), "d": np.float32(1 / 256), "z": np.uint8(9), "wz": np.uint8(120),
          "w": RANDOM.integers(0, 256, (4, 6)).astype("u1")},
         [{"xf": Shape((n, m, 4)), "yf": Shape((m, 4))} for n, m in [(1, 1), (3, 7), (2, 33)]]),
+    "convolved_channels_beside_an_open_number_of_channels": (
+        [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Concat", "a x2", "b", axis=1), node("Concat", "x2 a", "c", axis=1),
+         node("MaxPool", "b", "y", kernel_shape=[2, 2]), node("Neg", "c", "z")],
+        {"x": (FLOAT, ["n", 8, "h", 6]), "x2": (FLOAT, ["n", "c", "h", 6])}, "y z", {"w": weights(32, 8, 3, 3)},
+        [{"x": Shape((n, 8, h, 6)), "x2": Shape((n, c, h, 6))} for n, h, c in [(1, 6, 32), (2, 5, 3), (1, 4, 1), (1, 4, 0)]]),
 }
 
 
