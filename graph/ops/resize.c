@@ -223,13 +223,14 @@ static int resize_all(BpGraph *graph, BpGraphNode *node, const BpResize *r,
     const ResizeAxis *axis = &axes[i];
     if (axis->in == axis->out && axis->scale == 1.0f && axis->start == 0 && axis->end == 1)
       continue;
-    if (axis->in < 1 || axis->out < 1 || axis->out > INT32_MAX / BP__RESIZE_MOST_TAPS)
+    if (axis->out < 0 || (axis->in < 1 && axis->out > 0) ||
+        axis->out > INT32_MAX / BP__RESIZE_MOST_TAPS)
       return bp__op_bad(node, "axis %d cannot be resized from %lld to %lld", i, (long long)axis->in,
                         (long long)axis->out);
-    if (tap_scale(r, axis->scale) < BP__RESIZE_LEAST_SCALE)
+    if (axis->out > 0 && tap_scale(r, axis->scale) < BP__RESIZE_LEAST_SCALE)
       return bp__op_error(node, "antialias with a scale of %g along axis %d is not supported",
                           (double)axis->scale, i);
-    x = resize_along(graph, r, x, i, axis);
+    x = axis->out > 0 ? resize_along(graph, r, x, i, axis) : bp__op_slice(graph, node, x, i, 0, 0);
     if (!x)
       return -1;
   }

@@ -133,7 +133,7 @@ static int make_plan(Plan *plan) {
   if (!out)
     return -1;
   BpGraphValue *is_some = v_binary(m, "GreaterOrEqual", v_least(m, out, own), one);
-  BpGraphValue *is_none = v_binary(m, "Equal", v_greatest(m, out, own), zero);
+  BpGraphValue *is_none = v_binary(m, "Equal", out, zero);
   BpGraphValue *is_small = v_binary(m, "LessOrEqual", out, v_number(m, INT32_MAX / 2));
   fits =
       v_binary(m, "And", v_binary(m, "And", fits, is_small), v_binary(m, "Or", is_some, is_none));
@@ -144,8 +144,9 @@ static int make_plan(Plan *plan) {
   know_extents(plan);
   BpGraphValue *parts[] = {v_choose(m, fits, out, v_number(m, -1)), own};
   plan->extents = bp__op_bind(m.graph, m.node, v_join(m, parts, 2), plan->known,
-                              "its sizes or scales are not positive, or too large, or its input "
-                              "has no elements to resize, or antialias by too small a scale");
+                              "its sizes are negative, its scales not positive, or one is too "
+                              "large, or its input has no elements to resize, or antialias by too "
+                              "small a scale");
   plan->numbers = plan->scales;
   if (bp__resize_is_crop(plan->r))
     plan->numbers =

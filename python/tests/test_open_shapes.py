@@ -332,6 +332,13 @@ CASES = {
         {"zero": [0], "two": [2], "four": [4]},
         [{"x": Shape((n, 3, *x)), "t": Shape((n, 3, *t))} for n, x, t in [
             (1, (4, 5), (8, 10)), (2, (6, 5), (6, 5)), (1, (9, 2), (3, 7))]]),
+    "resize_to_no_elements": (
+        [node("Resize", "x  s", "y", mode="linear"), node("Resize", "x  half", "z", mode="nearest"),
+         node("Resize", "c  tenth", "v", mode="cubic"), node("Resize", "e  twice", "w", mode="linear")],
+        {"x": (FLOAT, [1, 2, "h", "w"]), "s": (FLOAT, [4]), "c": (FLOAT, [1, 2, 4, 5]), "e": (FLOAT, [1, 2, 0, 5])}, "y z v w",
+        {"half": np.float32([1, 1, 0.5, 0.5]), "tenth": np.float32([1, 1, 0.1, 3]), "twice": np.float32([1, 1, 2, 2])},
+        [{"x": Shape((1, 2, *x)), "s": (1, 1, *s), "c": Shape((1, 2, 4, 5)), "e": Shape((1, 2, 0, 5))} for x, s in [
+            ((1, 6), (0.1, 1.5)), ((4, 5), (2, 2)), ((3, 1), (1, 0.5))]]),
     "upsample_of_open_pictures": (
         [node("Resize", "x  s", "y", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
          node("Resize", "y  d", "z", mode="linear")],
