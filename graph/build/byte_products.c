@@ -10,7 +10,6 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
-/* The largest byte, and the largest magnitude of a byte minus its zero point. */
 /* The magnitude up to which every integer is a float32. */
 #define EXACT_FLOAT (INT64_C(1) << 24)
 /* The maximum number of parts into which the terms of a product are divided. */

@@ -12,7 +12,6 @@
 #include "graph/build/byte_products.h"
 #include "graph/ops/op.h"
 
-/* The largest magnitude of a byte minus its zero point. */
 /* Products of bytes in the time of one of float32, from which on dot products are faster than
  * Winograd's algorithm. */
 #define FASTER_THAN_WINOGRAD 3

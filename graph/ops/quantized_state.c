@@ -5,8 +5,6 @@
  * from whose sums the zero point is subtracted afterwards (graph/build/byte_products.c). */
 #include "graph/ops/recurrent.h"
 
-/* The largest code of a quantised number. */
-
 /* The least or the largest element of a row of the state; the axes are step and row. */
 static const BpIrNode *end_of_range(BpTe *te, const BpIrNode *const *axes, const BpCell *cell,
                                     int32_t reduction) {

@@ -449,8 +449,8 @@ static const BpOp table[] = {
     {"ResizeIn", "backplane", 1, 3, 3, 1, 0, BP_FUSE_ANCHOR, "axis:i antialias:i",
      bp__infer_resize_axis, NULL, bp__compute_resize_in, NULL, NULL, BP_OPEN_ALL, BP_BLOCKED_NOT},
     {"ResizeTable", "backplane", 1, 2, 2, 1, 2, BP_FUSE_OPAQUE,
-     "gives:s axis:i count:i taps:i rest:i mode:s coordinate:s nearest:s cubic_a:f "
-     "exclude_outside:i antialias:i",
+     "gives:s axis:i count:i taps:i rest:i mode:s coordinate:s nearest:s is_ratio:i "
+     "cubic_a:f exclude_outside:i antialias:i",
      bp__infer_resize_table, NULL, bp__compute_resize_table, NULL, NULL, BP_OPEN_ALL,
      BP_BLOCKED_NOT},
     {"Frames", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "step:i length:i", bp__infer_frames,
