@@ -220,29 +220,30 @@ static int64_t saturate(__int128 value) {
                                  : (int64_t)value;
 }
 
-static int64_t bound_multiply(int64_t bound, int64_t factor) {
-  if (bound == BP__RANGE_MIN || bound == BP__RANGE_MAX)
-    return factor == 0 ? 0 : (bound < 0) == (factor > 0) ? BP__RANGE_MIN : BP__RANGE_MAX;
-  return saturate((__int128)bound * factor);
+/* The upper end of the product of a range's upper end and a factor that is not negative. */
+static int64_t multiply_max(int64_t max, int64_t factor) {
+  return max == BP__RANGE_MAX && factor ? max : saturate((__int128)max * factor);
 }
 
-static int64_t bound_add(int64_t a, int64_t b) {
-  if (a == BP__RANGE_MIN || a == BP__RANGE_MAX)
-    return a;
-  if (b == BP__RANGE_MIN || b == BP__RANGE_MAX)
-    return b;
-  return saturate((__int128)a + b);
+static int64_t multiply_min(int64_t min, int64_t factor) {
+  return min == BP__RANGE_MIN && factor ? min : saturate((__int128)min * factor);
 }
 
 static const BpRange everything = {BP__RANGE_MIN, BP__RANGE_MAX};
 
 static BpRange range_multiply(BpRange a, int64_t factor) {
-  int64_t x = bound_multiply(a.min, factor), y = bound_multiply(a.max, factor);
-  return x <= y ? (BpRange){x, y} : (BpRange){y, x};
+  if (factor >= 0)
+    return (BpRange){multiply_min(a.min, factor), multiply_max(a.max, factor)};
+  return (BpRange){a.max == BP__RANGE_MAX ? BP__RANGE_MIN : saturate((__int128)a.max * factor),
+                   a.min == BP__RANGE_MIN ? BP__RANGE_MAX : saturate((__int128)a.min * factor)};
 }
 
+/* The sum of two ranges: an end without a limit stays without one. */
 static BpRange range_add(BpRange a, BpRange b) {
-  return (BpRange){bound_add(a.min, b.min), bound_add(a.max, b.max)};
+  bool has_min = a.min != BP__RANGE_MIN && b.min != BP__RANGE_MIN;
+  bool has_max = a.max != BP__RANGE_MAX && b.max != BP__RANGE_MAX;
+  return (BpRange){has_min ? saturate((__int128)a.min + b.min) : BP__RANGE_MIN,
+                   has_max ? saturate((__int128)a.max + b.max) : BP__RANGE_MAX};
 }
 
 static BpRange range_union(BpRange a, BpRange b) {
@@ -280,12 +281,17 @@ static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var)
   return bp__ir_map_get(&context->vars, var);
 }
 
-/* The range of a product with a constant factor, or of factors far from overflow. */
+/* Whether a range that is known has one number only. */
+static bool is_number(BpRange range) {
+  return range.min == range.max && range.min > BP__RANGE_MIN && range.max < BP__RANGE_MAX;
+}
+
+/* The range of a product with a known number, or of factors far from overflow. */
 static BpRange range_product(BpRange a, BpRange b) {
-  if (b.min == b.max)
+  if (is_number(b))
     return range_multiply(a, b.min);
   if (a.min < INT32_MIN || a.max > INT32_MAX || b.min < INT32_MIN || b.max > INT32_MAX)
-    return a.min == a.max ? range_multiply(b, a.min) : everything;
+    return is_number(a) ? range_multiply(b, a.min) : everything;
   return range_union(range_multiply(a, b.min), range_multiply(a, b.max));
 }
 
@@ -327,8 +333,8 @@ static bool is_bounded(BpRange range) {
 
 /* Whether the range of a number is known, or the number itself. */
 static bool is_limited(BpIndexContext *context, const BpIrNode *node) {
-  BpRange range = bp__index_range(context, node);
-  return is_bounded(range) || range.min == range.max;
+  int64_t value;
+  return bp__ir_const_int(node, &value) || is_bounded(bp__index_range(context, node));
 }
 
 static bool is_sum_or_product(const BpIrNode *node) {
@@ -386,8 +392,8 @@ static int64_t greatest_quotient(BpIndexContext *context, const BpIrNode *node) 
     return BP__RANGE_MAX;
   int64_t count = whole.number / part.number;
   for (int32_t i = 0; i < whole.factors.count; i++)
-    count = bound_multiply(range_of_atom(context, whole.factors.items[i]).max, count);
-  return bound_add(count, -1);
+    count = multiply_max(range_of_atom(context, whole.factors.items[i]).max, count);
+  return count >= BP__RANGE_MAX ? BP__RANGE_MAX : count - 1;
 }
 
 /* The range of a quotient or remainder of two numbers that are not negative; division by zero gives
@@ -398,7 +404,9 @@ static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node)
   if (a.min < 0 || b.min < 0)
     return everything;
   bool is_rest = node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORMOD;
-  int64_t most = is_rest ? b.max - 1 : greatest_quotient(context, node);
+  int64_t most = !is_rest                ? greatest_quotient(context, node)
+                 : b.max < BP__RANGE_MAX ? b.max - 1
+                                         : BP__RANGE_MAX;
   return (BpRange){0, most >= 0 && most < a.max ? most : a.max};
 }
 
@@ -531,7 +539,12 @@ static BpRange linear_range(BpIndexContext *context, const Linear *linear) {
   for (int32_t i = 0; i < left.count; i++)
     range = range_add(
         range, range_multiply(range_of_atom(context, left.terms[i].atom), left.terms[i].multiple));
-  return range;
+  return (BpRange){saturate(range.min), saturate(range.max)};
+}
+
+/* Whether all numbers of a range are at least 0 and less than `end`. */
+static bool is_inside(BpRange range, int64_t end) {
+  return range.min >= 0 && range.max < end && range.max < BP__RANGE_MAX;
 }
 
 static bool is_int64(const BpIrNode *node) {
@@ -541,7 +554,7 @@ static bool is_int64(const BpIrNode *node) {
 BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node) {
   if (!is_int64(node))
     return node->dtype.lanes == 1 && node->kind == BP_IR_INT_IMM
-               ? (BpRange){node->int_value, node->int_value}
+               ? (BpRange){saturate(node->int_value), saturate(node->int_value)}
                : range_of_atom(context, node);
   Linear linear;
   linear_of(context, node, &linear);
@@ -624,7 +637,7 @@ static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64
   for (;;) {
     int64_t g = take_apart(linear, divisor, threshold, high, low);
     BpRange range = linear_range(context, low);
-    if (range.min >= 0 && range.max < g)
+    if (is_inside(range, g))
       return g;
     int64_t next = 0;
     for (int32_t i = 0; i < linear->count; i++) {
@@ -641,22 +654,39 @@ static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64
   return 1;
 }
 
+/* Divides a constant or a multiple: *rest is not negative, or has the sign of the number, which is
+ * for a number whose rest would exceed int64 in a sum or product. Returns the quotient. */
+static int64_t split_number(int64_t number, int64_t divisor, bool is_floored, int64_t *rest) {
+  *rest = is_floored ? floor_mod(number, divisor) : number % divisor;
+  return is_floored ? floor_div(number, divisor) : number / divisor;
+}
+
+/* Splits linear = left * quotients + inner, with terms and a constant of `inner` that are less than
+ * `left`. */
+static void split_numbers(BpIndexContext *context, const Linear *linear, int64_t left,
+                          Linear *quotients, Linear *inner) {
+  int64_t rest;
+  for (int32_t i = 0; i < linear->count; i++) {
+    Term term = linear->terms[i];
+    BpRange range =
+        range_multiply(range_of_atom(context, term.atom), floor_mod(term.multiple, left));
+    add_term(quotients, term.atom, split_number(term.multiple, left, is_bounded(range), &rest));
+    add_term(inner, term.atom, rest);
+  }
+  bool is_floored = inner->count == 0 || left < BP__RANGE_MAX;
+  add_constant(quotients, split_number(linear->constant, left, is_floored, &inner->constant));
+}
+
 /* floor(linear / divisor) as a linear form, with multiples of `divisor` divided out. */
 static void divide(BpIndexContext *context, const Linear *linear, int64_t divisor, Linear *out) {
   Linear high, low, inner = {0};
   int64_t g = find_granule(context, linear, divisor, &high, &low);
   int64_t left = divisor / g;
-  add_constant(out, floor_div(high.constant, left));
-  inner.constant = floor_mod(high.constant, left);
-  for (int32_t i = 0; i < high.count; i++) {
-    int64_t quotient = floor_div(high.terms[i].multiple, left);
-    add_term(out, high.terms[i].atom, quotient);
-    add_term(&inner, high.terms[i].atom, high.terms[i].multiple - quotient * left);
-  }
+  split_numbers(context, &high, left, out, &inner);
   if (inner.count == 0)
     return;
   BpRange range = linear_range(context, &inner);
-  if (floor_div(range.min, left) == floor_div(range.max, left)) {
+  if (is_bounded(range) && floor_div(range.min, left) == floor_div(range.max, left)) {
     add_constant(out, floor_div(range.min, left));
     return;
   }
@@ -672,17 +702,15 @@ static void divide(BpIndexContext *context, const Linear *linear, int64_t diviso
 /* linear mod divisor as a linear form: g * (high mod (divisor / g)) + low. */
 static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t divisor,
                          Linear *out) {
-  Linear high, low, inner = {0};
+  Linear high, low, quotients = {0}, inner = {0};
   int64_t g = find_granule(context, linear, divisor, &high, &low);
   int64_t left = divisor / g;
   add_scaled(out, &low, 1);
-  inner.constant = floor_mod(high.constant, left);
-  for (int32_t i = 0; i < high.count; i++)
-    add_term(&inner, high.terms[i].atom, floor_mod(high.terms[i].multiple, left));
+  split_numbers(context, &high, left, &quotients, &inner);
   if (left == 1)
     return;
   BpRange range = linear_range(context, &inner);
-  if (range.min >= 0 && range.max < left) {
+  if (is_inside(range, left)) {
     add_scaled(out, &inner, g);
     return;
   }

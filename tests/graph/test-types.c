@@ -608,6 +608,75 @@ static void test_wrapping(void) {
   g_byte_array_unref(bytes);
 }
 
+/* y is, for x as int64: whether the larger one of x and STEP is more than STEP, whether the smaller
+ * one of x and -STEP is less than -STEP, whether the larger one of x and 0 has no quotient by STEP;
+ * for x as int32: whether 5 - x and 5 - (2^31 - 1) have the same remainder by 10^12, and whether x
+ * - 7 has the remainder 2^31 - 8 by 2^63 - 1. */
+static GByteArray *model_of_far_numbers(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 20;
+  onnx_input(builder, "x", ONNX_FLOAT, "5");
+  onnx_ints(builder, "step", "4611686018427387904");
+  onnx_ints(builder, "back", "-4611686018427387904");
+  onnx_ints(builder, "zero", "0");
+  onnx_ints(builder, "five", "5");
+  onnx_ints(builder, "divisor", "1000000000000");
+  onnx_ints(builder, "rest", "997852516358");
+  onnx_ints(builder, "seven", "7");
+  onnx_ints(builder, "most", "9223372036854775807");
+  onnx_ints(builder, "short_rest", "2147483640");
+  onnx_node(builder, "Cast", "x", "a", "to=7");
+  onnx_node(builder, "Max", "a,step", "larger", "");
+  onnx_node(builder, "Greater", "larger,step", "is_more", "");
+  onnx_node(builder, "Min", "a,back", "smaller", "");
+  onnx_node(builder, "Less", "smaller,back", "is_less", "");
+  onnx_node(builder, "Max", "a,zero", "size", "");
+  onnx_node(builder, "Div", "size,step", "steps", "");
+  onnx_node(builder, "Equal", "steps,zero", "is_none", "");
+  onnx_node(builder, "Cast", "x", "short", "to=6");
+  onnx_node(builder, "Cast", "short", "b", "to=7");
+  onnx_node(builder, "Sub", "five,b", "below", "");
+  onnx_node(builder, "Mod", "below,divisor", "left", "");
+  onnx_node(builder, "Equal", "left,rest", "is_rest", "");
+  onnx_node(builder, "Cast", "x", "other", "to=6");
+  onnx_node(builder, "Cast", "other", "other_b", "to=7");
+  onnx_node(builder, "Sub", "other_b,seven", "less", "");
+  onnx_node(builder, "Mod", "less,most", "whole", "");
+  onnx_node(builder, "Equal", "whole,short_rest", "is_whole", "");
+  onnx_node(builder, "Cast", "is_more", "y0", "to=1");
+  onnx_node(builder, "Cast", "is_less", "y1", "to=1");
+  onnx_node(builder, "Cast", "is_none", "y2", "to=1");
+  onnx_node(builder, "Cast", "is_rest", "y3", "to=1");
+  onnx_node(builder, "Cast", "is_whole", "y4", "to=1");
+  onnx_node(builder, "Concat", "y0,y1,y2,y3,y4", "y", "axis=0");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+/* The ranges that passes know end far from the limits of int64: no pass may conclude that a number
+ * is inside of them, nor make products that exceed int64. */
+static void test_far_numbers(void) {
+  static const float x[] = {0x1.fffffep62f, 0x1p62f, -0x1p63f, -7, 0x1.4p62f};
+  static const float want[] = {1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1,
+                               1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1};
+  GByteArray *bytes = model_of_far_numbers();
+  char *path = onnx_write(bytes);
+  for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+    int64_t count = 0;
+    float *y = run(path, target_texts[k], x, &count);
+    for (size_t i = 0; y && i < G_N_ELEMENTS(want); i++)
+      if (y[i] != want[i])
+        g_error("target %s, result %zu of %.9g: %.9g", target_texts[k], i / 5, (double)x[i % 5],
+                (double)y[i]);
+    g_free(y);
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+}
+
 /* y is the last digits of powers of x as int64, then x as a float to the same exponents. */
 static GByteArray *model_of_powers(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -730,6 +799,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/normalisation_with_a_large_mean_is_rounded_once", test_normalisation);
   g_test_add_func("/types/moments_have_the_type_of_stash_type", test_moments);
   g_test_add_func("/types/int64_wraps_before_it_is_compared_or_divided", test_wrapping);
+  g_test_add_func("/types/ranges_do_not_hold_for_far_numbers", test_far_numbers);
   g_test_add_func("/types/powers_of_integers_have_all_digits", test_powers);
   g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
