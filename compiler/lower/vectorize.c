@@ -478,10 +478,30 @@ static const BpIrNode *under_mask(Lanes *lanes, const BpIrNode *mask, const BpIr
   return result;
 }
 
-/* Makes masks from any condition: each branch runs in the lanes that choose it. */
-static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
+/* Whether a statement stores to a buffer that the mask, the context, reads. */
+static int visit_store(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_STORE ? bp__ir_uses(context, node->operands[0]) : 0;
+}
+
+/* A name for a mask whose condition the branches may change; the mask itself if they do not; NULL
+ * with an error. */
+static const BpIrNode *name_mask(const Lanes *lanes, const BpIrNode *mask, const BpIrNode *node) {
+  int changes = 0;
+  for (int32_t i = 1; mask && i < node->num_operands && changes == 0; i++)
+    changes = bp__ir_visit_once(node->operands[i], visit_store, (void *)(uintptr_t)mask);
+  if (!mask || changes <= 0)
+    return changes < 0 ? NULL : mask;
+  return bp_ir_var(lanes->lowering->module, "mask", mask->dtype);
+}
+
+/* `body` inside of the LET of a mask's name, if the mask has one. */
+static const BpIrNode *with_mask(const Lanes *lanes, const BpIrNode *name, const BpIrNode *mask,
+                                 const BpIrNode *body) {
+  return body && name != mask ? bp_ir_let(lanes->lowering->module, name, mask, body) : body;
+}
+
+static const BpIrNode *mask_branches(Lanes *outer, const BpIrNode *mask, const BpIrNode *node) {
   BpIrModule *module = outer->lowering->module;
-  const BpIrNode *mask = vector_of(outer, node->operands[0]);
   Lanes inner = *outer, *lanes = &inner;
   inner.may_be_none = true;
   const BpIrNode *parts[2] = {mask ? under_mask(lanes, mask, node->operands[1]) : NULL, NULL};
@@ -491,6 +511,13 @@ static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
   if (!parts[0] || node->num_operands == 2)
     return parts[0];
   return parts[1] ? bp_ir_seq(module, parts, 2) : NULL;
+}
+
+/* Makes masks from any condition: each branch runs in the lanes that choose it. */
+static const BpIrNode *masked_if(Lanes *lanes, const BpIrNode *node) {
+  const BpIrNode *mask = vector_of(lanes, node->operands[0]);
+  const BpIrNode *name = name_mask(lanes, mask, node);
+  return with_mask(lanes, name, mask, mask_branches(lanes, name, node));
 }
 
 /* Vectorises an IF. If the lanes that run are the first lanes, the first lane tells whether any
@@ -513,7 +540,9 @@ static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   const BpIrNode *first, *mask;
   if (node->num_operands > 2 || !lane_condition(lanes, condition, &first, &mask))
     return masked_if(lanes, node);
-  return bp_ir_if(module, first, under_mask(lanes, mask, node->operands[1]), NULL);
+  const BpIrNode *name = name_mask(lanes, mask, node);
+  const BpIrNode *body = name ? under_mask(lanes, name, node->operands[1]) : NULL;
+  return bp_ir_if(module, first, with_mask(lanes, name, mask, body), NULL);
 }
 
 /* ---- Statements -------------------------------------------------------------------------- */

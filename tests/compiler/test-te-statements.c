@@ -277,6 +277,47 @@ static void test_choices_in_vectors_are_masks(void) {
   bp_te_free(te);
 }
 
+/* Where the first element of a column is positive, makes it -1 and the second element 2, else makes
+ * it 5: the condition is read once, before the branches change it. */
+static int mark_signs(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                      BpTeTensor *const *tensors, void *context) {
+  const Table *table = context;
+  const BpIrNode *zero = te_int(te, 0), *one = te_int(te, 1);
+  bp_ir_block_add(block, put(te, table, tensors[0], rows[0], one, te_float(te, 0)));
+  bp_ir_block_add(
+      block, put(te, table, tensors[0], rows[0], zero, at(te, table, table->x, rows[0], zero)));
+  bp_ir_block_if(block,
+                 te_op(te, BP_IR_GT, at(te, table, tensors[0], rows[0], zero), te_float(te, 0)));
+  bp_ir_block_add(block, put(te, table, tensors[0], rows[0], zero, te_float(te, -1)));
+  bp_ir_block_add(block, put(te, table, tensors[0], rows[0], one, te_float(te, 2)));
+  bp_ir_block_else(block);
+  bp_ir_block_add(block, put(te, table, tensors[0], rows[0], zero, te_float(te, 5)));
+  bp_ir_block_close(block);
+  return 0;
+}
+
+static void test_conditions_of_vectors_are_read_once(void) {
+  BpTe *te = bp_te_create();
+  const int64_t shape[] = {2, ROWS}, rows = ROWS;
+  const BpTeResult result = {te_f32, shape, 2};
+  Table table = {.x = bp_te_placeholder(te, "x", te_f32, shape, 2), .by_columns = true};
+  BpTeTensor *marked;
+  must(bp_te_statements(te, "marked", &rows, 1, &result, 1, mark_signs, &table, &marked));
+  BpTeStage *stage = bp_te_stage(te, marked);
+  must(bp_te_vectorize(stage, bp_te_stage_axis(stage, 0)));
+  TeArray *arrays[] = {te_array_new(table.x), te_array_new(marked)};
+  for (int i = 0; i < ROWS; i++)
+    te_floats(arrays[0])[i] = i % 2 ? 3 : -3;
+  te_run(te, (BpTeTensor *[]){table.x, marked}, arrays, 2);
+  for (int i = 0; i < ROWS; i++) {
+    g_assert_cmpfloat(te_floats(arrays[1])[i], ==, i % 2 ? -1 : 5);
+    g_assert_cmpfloat(te_floats(arrays[1])[ROWS + i], ==, i % 2 ? 2 : 0);
+  }
+  te_array_free(arrays[0]);
+  te_array_free(arrays[1]);
+  bp_te_free(te);
+}
+
 /* ---- Refusals ---------------------------------------------------------------------------- */
 
 static int write_elsewhere(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
@@ -390,6 +431,8 @@ int main(int argc, char **argv) {
                   test_name_bound_twice_is_two_names);
   g_test_add_func("/te/statements/memory-of-their-own", test_statements_have_memory_of_their_own);
   g_test_add_func("/te/statements/choices-in-vectors-are-masks", test_choices_in_vectors_are_masks);
+  g_test_add_func("/te/statements/conditions-of-vectors-are-read-once",
+                  test_conditions_of_vectors_are_read_once);
   g_test_add_func("/te/statements/bad-statements-are-refused", test_bad_statements_are_refused);
   g_test_add_func("/te/statements/stay-at-the-root", test_statements_stay_at_the_root);
   return g_test_run();
