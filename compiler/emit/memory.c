@@ -152,18 +152,35 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
 
 /* ---- Masks as bits ----------------------------------------------------------------------- */
 
+/* As lane_count for int64, whose difference may exceed int64; at most all lanes. */
+static const char *lane_count_of_long(BpEmitter *e, const BpIrNode *first_node,
+                                      const BpIrNode *end_node, int64_t step, int32_t lanes) {
+  BpDataType dtype = e->ir->dtype(end_node);
+  const char *first = bp__atom(e, bp__expr(e, first_node), dtype).text;
+  const char *end = bp__atom(e, bp__expr(e, end_node), dtype).text;
+  const char *last = bp__format(e, "(((unsigned long long)%s - (unsigned long long)%s - 1) / %lld)",
+                                end, first, (long long)step);
+  last = bp__atom(e, bp__text(last), bp__dtype(BP_DTYPE_UINT, 64, 1)).text;
+  return bp__format(e, "(%s <= %s ? 0 : %s < %d ? (int)%s + 1 : %d)", end, first, last, lanes, last,
+                    lanes);
+}
+
 /* The text of the number of first lanes in which a ramp is below a number that all lanes share. The
- * number of lanes may be negative or larger than the vector. Returns NULL for any other
- * comparison. */
-static const char *lane_count(BpEmitter *e, const BpIrNode *mask) {
+ * number of lanes may be negative or larger than the vector. `stride` multiplies the number.
+ * Returns NULL for any other comparison. */
+static const char *lane_count(BpEmitter *e, const BpIrNode *mask, int32_t stride) {
   const BpIrNode *ramp = e->ir->operand(mask, 0), *limit = e->ir->operand(mask, 1);
   int64_t first = 0, step = 0;
   if (e->ir->kind(ramp) != BP_IR_RAMP || e->ir->kind(limit) != BP_IR_BROADCAST ||
       e->ir->dtype(ramp).code != BP_DTYPE_INT || !constant(e, e->ir->operand(ramp, 1), &step) ||
       step < 1)
     return NULL;
+  int is_count = step == 1 && constant(e, e->ir->operand(ramp, 0), &first) && first == 0;
+  if (e->ir->dtype(ramp).bits == 64 && (!is_count || stride > 1))
+    return lane_count_of_long(e, e->ir->operand(ramp, 0), e->ir->operand(limit, 0), step,
+                              e->ir->dtype(mask).lanes);
   const char *end = bp__expr(e, e->ir->operand(limit, 0)).text;
-  if (step == 1 && constant(e, e->ir->operand(ramp, 0), &first) && first == 0)
+  if (is_count)
     return end;
   /* Where the difference is negative, its quotient is negative or 0. */
   return bp__format(e,
@@ -183,7 +200,7 @@ static const char *mask_bits(BpEmitter *e, const BpIrNode *mask, int32_t stride)
   if (kind == BP_IR_BROADCAST)
     return bp__format(e, "(0ULL - %s)", bp__expr(e, e->ir->operand(mask, 0)).text);
   if (kind == BP_IR_LT || kind == BP_IR_GE) {
-    const char *count = lane_count(e, mask), *bits;
+    const char *count = lane_count(e, mask, stride), *bits;
     if (!count)
       return NULL;
     if (stride > 1) /* the lane count may be an int */

@@ -84,6 +84,14 @@ static void unroll_hint(BpEmitter *e, const BpIrNode *node) {
   }
 }
 
+/* A bound of a loop, which is read once: an element of an array may be in a variable that the body
+ * changes. */
+static BpExpr bound(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {
+  BpExpr value = bp__index(e, node);
+  value.is_atom &= e->ir->kind(node) != BP_IR_LOAD;
+  return bp__atom(e, value, dtype);
+}
+
 static void serial_loop(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *var = e->ir->operand(node, 0);
   const BpIrNode *min = e->ir->operand(node, 1);
@@ -91,8 +99,7 @@ static void serial_loop(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(var);
   const BpIrNode *roots[] = {min, extent};
   bp__begin_statement(e, roots, 2);
-  BpExpr first = bp__atom(e, bp__index(e, min), dtype);
-  BpExpr count = bp__atom(e, bp__index(e, extent), dtype);
+  BpExpr first = bound(e, min, dtype), count = bound(e, extent, dtype);
   int from_zero = e->ir->kind(min) == BP_IR_INT_IMM && e->ir->int_value(min) == 0;
   const char *last = from_zero ? count.text : bp__format(e, "%s + %s", first.text, count.text);
   BpSymbol *symbol = bp__declare(e, var, dtype);

@@ -5,6 +5,7 @@
  * then the loop's body is rewritten. */
 
 #include "compiler/lower/linear.h"
+#include "compiler/lower/lowering.h"
 #include "compiler/lower/passes.h"
 
 typedef struct Simplifier {
@@ -140,6 +141,17 @@ static const BpIrNode *simplify_access(Simplifier *simplifier, const BpIrNode *n
 
 /* ---- Walking ----------------------------------------------------------------------------- */
 
+/* The only iteration of a loop. A start that is data is read once, before the body changes it. */
+static const BpIrNode *simplify_one(BpIrRewriter *rewriter, const BpIrNode *var,
+                                    const BpIrNode *start, const BpIrNode *body) {
+  int is_data = bp__lower_has_data(start);
+  if (is_data < 0)
+    return NULL;
+  return bp__ir_rewrite(rewriter, is_data
+                                      ? bp_ir_let(rewriter->module, var, start, body)
+                                      : bp__ir_substitute_one(rewriter->module, body, var, start));
+}
+
 static const BpIrNode *simplify_for(Simplifier *simplifier, const BpIrNode *node) {
   BpIrRewriter *rewriter = &simplifier->rewriter;
   const BpIrNode *var = node->operands[0], *body = node->operands[3];
@@ -150,7 +162,7 @@ static const BpIrNode *simplify_for(Simplifier *simplifier, const BpIrNode *node
     return NULL;
   bool is_bound = node->int_value == BP_IR_FOR_BOUND;
   if (!is_bound && bp__ir_is_int_value(extent, 1))
-    return bp__ir_rewrite(rewriter, bp__ir_substitute_one(rewriter->module, body, var, min));
+    return simplify_one(rewriter, var, min, body);
   if (is_index(var)) {
     BpRange start = bp__index_range(&simplifier->index, min);
     BpRange count = bp__index_range(&simplifier->index, extent);

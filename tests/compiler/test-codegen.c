@@ -484,6 +484,18 @@ static const char *const bodies[] = {
     "(for i:int64 0 (cast int64 (sub 0:uint8 (cast uint8 (bit_or (load I 0) 1:int32)))) serial"
     " (store I (floordiv i 4) (cast int32 i)))",
     "(store I (ramp 0 1 16) (cast int32x16 (lt (load A (ramp 0 1 16)) (load B (ramp 0 1 16)))))",
+    /* the start of a loop is read once */
+    "(allocate (buffer n int64 local 1) (seq (store n 0 3) (for i:int64 (load n 0) 4 serial (seq"
+    " (store n 0 (min (add (load n 0) 1) 12)) (store I i (cast int32 (load n 0)))))))",
+    "(seq (store I 0 5:int32) (for i:int32 (load I 0) 1:int32 serial (seq (store I 0 9:int32)"
+    " (store I 1 i))))",
+    /* masks whose limit is far from the lanes */
+    "(allocate (buffer n int64 local 1) (seq (store n 0 9223372036854775807)"
+    " (store A (ramp 0 1 8) (broadcast 1:float32 8) (lt (ramp 0 2 8) (broadcast (load n 0) 8)))"
+    " (store A (ramp 8 1 8) (load B (ramp 0 2 8) (lt (ramp 0 1 8) (broadcast (load n 0) 8))))))",
+    "(allocate (buffer n int64 local 1) (seq (store n 0 -9223372036854775808)"
+    " (store A (ramp 0 1 8) (broadcast 1:float32 8) (lt (ramp 3 2 8) (broadcast (load n 0) 8)))"
+    " (store A (ramp 8 1 8) (load B (ramp 0 2 8) (ge (ramp 3 1 8) (broadcast (load n 0) 8))))))",
     /* arguments of vectors made of lanes */
     "(store I (ramp 0 1 8) (call int32x8 intrinsic \"dot4_us\" (load I (ramp 1 5 8))"
     " (load I (ramp 2 7 8)) (load I (ramp 3 3 8))))",
@@ -566,6 +578,9 @@ static const char *const host_bodies[] = {
     "(for i:int64 0 8 parallel (allocate (buffer T int32 global 8000) (seq (for j:int64 0 8000 "
     "serial"
     " (store T j (cast int32 (add i j)))) (store I i (load T 7999)))))",
+    /* the extent of a loop is read once */
+    "(allocate (buffer n int64 local 1) (seq (store n 0 3) (for i:int64 0 (load n 0) serial (seq"
+    " (store n 0 (min (add (load n 0) 1) 12)) (store I i (cast int32 (load n 0)))))))",
     /* calls */
     "(evaluate (call void packed \"test.codegen.negate\" I))",
     "(store I 5 (call int32 packed \"test.codegen.count\" 3 2.5:float64 \"text\" true))",

@@ -318,6 +318,8 @@ static void test_loops_of_every_kind_run(void) {
       1, 1, 2);
   ASSERT_RESULT("(for i:int64 0 0 serial (store A 9 1))", 0);
   ASSERT_RESULT("(for i:int64 0 -1 serial (store A 9 1))", 0);
+  ASSERT_RESULT("(for i:int64 (load A 0) 3 serial (seq (store A 0 9) (store A (add i 1) i)))", 9, 0,
+                1, 2);
 }
 
 static void test_statements_run_in_order(void) {

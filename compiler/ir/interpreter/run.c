@@ -47,7 +47,7 @@ static int push(BpThread *thread, BpOp *op) {
     thread->steps = steps;
     thread->capacity = capacity;
   }
-  thread->steps[thread->num_steps++] = (BpStep){op, -1, 0};
+  thread->steps[thread->num_steps++] = (BpStep){op, -1, 0, 0};
   return 0;
 }
 
@@ -104,7 +104,7 @@ static int launch(BpThread *thread, const BpLaunch *launch);
 /* Ends a step's statement; `next`, if any, is the step's next statement. */
 static void replace(BpThread *thread, BpStep *step, BpOp *next) {
   if (next)
-    *step = (BpStep){next, -1, 0};
+    *step = (BpStep){next, -1, 0, 0};
   else
     thread->num_steps--;
 }
@@ -130,7 +130,9 @@ static int step_for(BpThread *thread, BpStep *step) {
     return launch(thread, op->launch);
   }
   if (step->next < 0) {
-    const BpIrScalar *extent = bp__interpreter_eval(thread, op->operands[2]);
+    const BpIrScalar *min = bp__interpreter_eval(thread, op->operands[1]);
+    step->first = min ? min->i : 0;
+    const BpIrScalar *extent = min ? bp__interpreter_eval(thread, op->operands[2]) : NULL;
     if (!extent)
       return -1;
     step->end = extent->i;
@@ -140,11 +142,8 @@ static int step_for(BpThread *thread, BpStep *step) {
     thread->num_steps--;
     return 0;
   }
-  const BpIrScalar *min = bp__interpreter_eval(thread, op->operands[1]);
-  if (!min)
-    return -1;
   thread->frame[op->operands[0]->slot].i =
-      bp__scalar_wrap(op->operands[0]->dtype, min->i + step->next++);
+      bp__scalar_wrap(op->operands[0]->dtype, step->first + step->next++);
   return push(thread, op->operands[3]);
 }
 

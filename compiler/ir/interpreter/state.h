@@ -61,7 +61,8 @@ typedef struct BpStorage {
 
 typedef struct BpStep {
   BpOp *op;
-  int64_t next, end;
+  int64_t next, end; /* of a loop the number of the next iteration, and of iterations */
+  int64_t first;     /* value of the loop's variable in the first iteration */
 } BpStep;
 
 typedef struct BpThread {
