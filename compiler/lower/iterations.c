@@ -4,13 +4,15 @@
  *
  * The count is an expression of the function's scalars, which are open extents. A loop whose extent
  * depends on other loops counts with its greatest extent. A WHILE counts as many iterations as its
- * variable takes to its end if each adds 1, or doubles it, or to 0 if each halves it. Others, and a
- * loop whose extent is data, have numbers that are not known before the launch, and count as
- * MANY. */
+ * variable, which is not negative at first, takes to its end if each way through the body adds 1 or
+ * doubles it, or to 0 if each halves it. Others, and a loop whose extent is data, have numbers that
+ * are not known before the launch, and count as MANY. */
 
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "compiler/ir/scalar.h"
+#include "compiler/lower/lowering.h"
 #include "compiler/lower/passes.h"
 
 #define MANY INT32_MAX /* stands for all greater counts, so that their products do not overflow */
@@ -204,15 +206,194 @@ static const BpIrNode *iterations_of_loop(Counter *counter, const BpIrNode *loop
                count(counter, BP_IR_ADD, inside, one));
 }
 
-/* Returns 1 if the node stores a multiple in a variable, whose buffer is the context. */
-static int visit_multiple(void *context, const BpIrNode *node) {
-  int64_t factor;
-  if (node->kind != BP_IR_STORE || node->operands[0] != context)
-    return 0;
-  const BpIrNode *value = node->operands[2];
-  if (value->kind == BP_IR_ADD)
-    value = value->operands[0];
-  return value->kind == BP_IR_MUL && bp__ir_const_int(value->operands[1], &factor) && factor > 1;
+/* ---- Variables of WHILEs ----------------------------------------------------------------- */
+
+/* What an iteration does to the variable of a WHILE, from the least to the most. */
+typedef enum Step {
+  STEP_UNKNOWN,
+  STEP_ADDS,   /* at least 1 */
+  STEP_SCALES, /* doubles the variable and adds at least 1, or halves it */
+  STEP_ENDS,   /* sets the variable to the end */
+  STEP_NONE    /* does not store the variable */
+} Step;
+
+/* The least step of the ways through a statement that store the variable, and whether there are
+ * other ways. */
+typedef struct Change {
+  Step least;
+  bool may_skip;
+} Change;
+
+static const Change no_change = {STEP_NONE, true};
+
+/* The variable of a WHILE. */
+typedef struct Progress {
+  const BpIrNode *value; /* the LOAD of the variable */
+  const BpIrNode *end;   /* the WHILE ends when the variable reaches it */
+  bool is_halved;        /* whether it falls to 0, and does not grow to the end */
+  bool is_end_fixed;     /* whether the end is the same in all iterations */
+  BpIrMap names;         /* names in the body -> their values */
+  bool failed;           /* an error was raised */
+} Progress;
+
+/* The depth to which the value of a variable is examined. */
+#define MAX_LEVELS 8
+
+/* The value of a name in the body; any other node itself. */
+static const BpIrNode *named(const Progress *progress, const BpIrNode *node) {
+  const BpIrNode *value;
+  while (node->kind == BP_IR_VAR && (value = bp__ir_map_get(&progress->names, node)))
+    node = value;
+  return node;
+}
+
+static bool is_end(const Progress *progress, const BpIrNode *node) {
+  return progress->is_end_fixed && bp__ir_equal(node, progress->end);
+}
+
+/* Whether a number is at least the variable's at the beginning of the iteration, which is below the
+ * end. */
+static bool is_at_least(const Progress *progress, const BpIrNode *node, int32_t levels) {
+  int64_t value, end;
+  bool is_last;
+  if (is_end(progress, node))
+    return true;
+  node = named(progress, node);
+  const BpIrNode *const *x = node->operands;
+  if (levels-- == 0 || bp__ir_equal(node, progress->value))
+    return levels >= 0;
+  switch (node->kind) {
+  case BP_IR_INT_IMM:
+    return bp__ir_const_int(progress->end, &end) && node->int_value >= end - 1;
+  case BP_IR_ADD:
+    is_last = bp__ir_const_int(x[1], &value) && value == -1 && is_end(progress, x[0]);
+    return is_last ||
+           (bp__ir_const_int(x[1], &value) && value >= 0 && is_at_least(progress, x[0], levels));
+  case BP_IR_SELECT:
+    return is_at_least(progress, x[1], levels) && is_at_least(progress, x[2], levels);
+  case BP_IR_MIN:
+    return is_at_least(progress, x[0], levels) && is_at_least(progress, x[1], levels);
+  case BP_IR_MAX:
+    return is_at_least(progress, x[0], levels) || is_at_least(progress, x[1], levels);
+  default:
+    return false;
+  }
+}
+
+/* The step of a store of a number that halves the variable. */
+static Step halving_of(const Progress *progress, const BpIrNode *node) {
+  int64_t shift;
+  if (bp__ir_is_int_value(node, 0))
+    return STEP_ENDS;
+  bool is_fraction = node->kind == BP_IR_SHR && bp__ir_const_int(node->operands[1], &shift) &&
+                     shift > 0 && bp__ir_equal(named(progress, node->operands[0]), progress->value);
+  return is_fraction ? STEP_SCALES : STEP_UNKNOWN;
+}
+
+/* Whether `factor` times a number below the end, plus `more`, does not wrap. Numbers of int64 do
+ * not overflow. */
+static bool stays_in_type(const Progress *progress, int64_t factor, int64_t more) {
+  BpDataType dtype = progress->value->dtype;
+  int64_t most;
+  if (bp__dtype_equal(dtype, bp__dtype_int64()))
+    return true;
+  if (!bp__ir_const_int(progress->end, &most))
+    return factor == 1 && more == 1;
+  return !__builtin_mul_overflow(most, factor, &most) &&
+         !__builtin_add_overflow(most, more, &most) && bp__scalar_wrap(dtype, most) == most;
+}
+
+/* The step of a store of a number to the variable. */
+static Step step_of(const Progress *progress, const BpIrNode *node) {
+  int64_t more, factor;
+  if (is_end(progress, node))
+    return STEP_ENDS;
+  node = named(progress, node);
+  if (progress->is_halved)
+    return halving_of(progress, node);
+  if (node->kind != BP_IR_ADD || !bp__ir_const_int(node->operands[1], &more) || more < 1)
+    return STEP_UNKNOWN;
+  const BpIrNode *rest = named(progress, node->operands[0]);
+  bool is_scaled =
+      rest->kind == BP_IR_MUL && bp__ir_const_int(rest->operands[1], &factor) && factor > 1;
+  if (!stays_in_type(progress, is_scaled ? factor : 1, more) ||
+      !is_at_least(progress, is_scaled ? rest->operands[0] : rest, MAX_LEVELS))
+    return STEP_UNKNOWN;
+  return is_scaled ? STEP_SCALES : STEP_ADDS;
+}
+
+static Step least_of(Step a, Step b) {
+  return a < b ? a : b;
+}
+
+static Change change_of(Progress *progress, const BpIrNode *node);
+
+static Change change_of_store(const Progress *progress, const BpIrNode *store) {
+  if (store->operands[0] != progress->value->operands[0])
+    return no_change;
+  bool is_whole =
+      store->num_operands == 3 && bp__ir_equal(store->operands[1], progress->value->operands[1]);
+  return (Change){is_whole ? step_of(progress, store->operands[2]) : STEP_UNKNOWN, false};
+}
+
+static Change change_of_seq(Progress *progress, const BpIrNode *seq) {
+  Change all = no_change;
+  for (int32_t i = 0; i < seq->num_operands; i++) {
+    Change change = change_of(progress, seq->operands[i]);
+    bool is_unknown = all.least == STEP_UNKNOWN || change.least == STEP_UNKNOWN;
+    Step before = change.may_skip || is_unknown ? all.least : STEP_NONE;
+    all = (Change){least_of(change.least, before), all.may_skip && change.may_skip};
+  }
+  return all;
+}
+
+/* What one iteration of a statement's loop, or the statement, does to the variable. */
+static Change change_of(Progress *progress, const BpIrNode *node) {
+  const BpIrNode *const *x = node->operands;
+  Change change = no_change, other = no_change;
+  int64_t extent;
+  switch (node->kind) {
+  case BP_IR_STORE:
+    return change_of_store(progress, node);
+  case BP_IR_SEQ:
+    return change_of_seq(progress, node);
+  case BP_IR_IF:
+    change = change_of(progress, x[1]);
+    if (node->num_operands > 2)
+      other = change_of(progress, x[2]);
+    return (Change){least_of(change.least, other.least), change.may_skip || other.may_skip};
+  case BP_IR_FOR:
+    change = change_of(progress, x[3]);
+    change.may_skip |= !bp__ir_const_int(x[2], &extent) || extent < 1;
+    return change;
+  case BP_IR_WHILE:
+    return (Change){change_of(progress, x[1]).least, true};
+  case BP_IR_LET:
+    progress->failed |= bp__ir_map_set(&progress->names, x[0], x[1]) != 0;
+    return change_of(progress, x[2]);
+  case BP_IR_ALLOCATE:
+    return change_of(progress, x[1]);
+  case BP_IR_EVALUATE:
+    return bp__ir_uses(node, progress->value->operands[0]) ? (Change){STEP_UNKNOWN, true}
+                                                           : no_change;
+  default:
+    return no_change;
+  }
+}
+
+/* What each iteration of a WHILE, which compares a variable with an end, does to the variable. */
+static Step step_of_while(Counter *counter, const BpIrNode *loop) {
+  const BpIrNode *const *x = loop->operands[0]->operands;
+  Progress progress = {.value = x[0],
+                       .end = x[1],
+                       .is_halved = loop->operands[0]->kind == BP_IR_NE,
+                       .is_end_fixed = bp__lower_has_data(x[1]) == 0};
+  if (x[0]->num_operands != 2 || bp__lower_has_data(x[0]->operands[1]) != 0)
+    return STEP_UNKNOWN;
+  Change change = change_of(&progress, loop->operands[1]);
+  bp__ir_map_clear(&progress.names);
+  counter->failed |= progress.failed;
+  return change.may_skip ? STEP_UNKNOWN : change.least;
 }
 
 /* The number of binary digits of a number from 0 to MANY: the times that 2 v + 1 replaces v, which
@@ -226,40 +407,25 @@ static const BpIrNode *digits_of(Counter *counter, const BpIrNode *value) {
   return digits;
 }
 
-/* Returns 1 if the node stores a fraction in an unsigned variable, whose buffer is the context. */
-static int visit_fraction(void *context, const BpIrNode *node) {
-  int64_t shift;
-  if (node->kind != BP_IR_STORE || node->operands[0] != context)
-    return 0;
-  const BpIrNode *value = node->operands[2];
-  return value->kind == BP_IR_SHR && value->dtype.code == BP_DTYPE_UINT &&
-         bp__ir_const_int(value->operands[1], &shift) && shift > 0;
-}
-
-/* Whether a visitor finds a store to the variable in a loop. */
-static bool has_store(Counter *counter, const BpIrNode *loop, const BpIrNode *variable,
-                      int (*visit)(void *context, const BpIrNode *node)) {
-  int found = bp__ir_visit_once(loop->operands[1], visit, (void *)(uintptr_t)variable);
-  counter->failed |= found < 0;
-  return found > 0;
-}
-
 /* The number of times that a WHILE runs its body. */
 static const BpIrNode *times_of_while(Counter *counter, const BpIrNode *loop) {
   const BpIrNode *condition = loop->operands[0], *many = number(counter, MANY);
   if (condition->num_operands != 2 || condition->operands[0]->kind != BP_IR_LOAD)
     return many;
   const BpIrNode *value = condition->operands[0], *end = condition->operands[1];
-  const BpIrNode *variable = value->operands[0];
-  if (condition->kind == BP_IR_NE && bp__ir_is_int_value(end, 0))
-    return has_store(counter, loop, variable, visit_fraction) ? number(counter, value->dtype.bits)
-                                                              : many;
-  const BpIrNode *most = condition->kind == BP_IR_LT ? limits_of(counter, end).most : NULL;
-  if (!most)
+  bool is_halved = condition->kind == BP_IR_NE && bp__ir_is_int_value(end, 0) &&
+                   value->dtype.code == BP_DTYPE_UINT;
+  if (!is_halved && condition->kind != BP_IR_LT)
     return many;
+  Step step = step_of_while(counter, loop);
+  const BpIrNode *most = is_halved ? NULL : limits_of(counter, end).most;
+  if (step == STEP_UNKNOWN || (!is_halved && !most))
+    return many;
+  if (is_halved)
+    return number(counter, value->dtype.bits);
   most = combine(counter, BP_IR_MAX, most, number(counter, 0));
   most = count(counter, BP_IR_MIN, most, many);
-  return has_store(counter, loop, variable, visit_multiple) ? digits_of(counter, most) : most;
+  return step == STEP_ADDS ? most : digits_of(counter, most);
 }
 
 static const BpIrNode *iterations_of_while(Counter *counter, const BpIrNode *loop) {

@@ -562,66 +562,92 @@ static void test_functions_split_into_kernels(void) {
 }
 
 /* Loops of a thread, and the number of their iterations if the scalar n is 0 and 100. */
+static const struct {
+  const char *loops;
+  int64_t for_none, for_hundred;
+} iteration_cases[] = {
+    {"(store A t t)", 0, 0},
+    {"(for i:int64 0 n serial (store A t i))", 0, 100},
+    {"(for i:int64 3 (sub n 3) serial (store A t i))", 0, 97},
+    {"(for i:int64 0 n unrolled (for k:int64 0 5 serial (store A t k)))", 0, 600},
+    {"(seq (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t i)))", 7, 107},
+    {"(if (lt t n) (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t "
+     "i)))",
+     7, 100},
+    /* extents that depend on other loops, and on names */
+    {"(for i:int64 0 (div (add n 31) 32) serial (for k:int64 0 (min 32 (sub n (mul i 32))) serial"
+     " (store A t k)))",
+     0, 4 * 33},
+    {"(for i:int64 0 n serial (for k:int64 0 i serial (store A t k)))", 0, 100 * 100},
+    {"(for i:int64 0 10 serial (for k:int64 0 (select (lt i 5) i (mul n 2)) serial"
+     " (store A t k)))",
+     10 * 10, 10 * 201},
+    {"(let m:int64 (max n 4) (for i:int64 0 m serial (store A t m)))", 4, 100},
+    {"(for i:int64 0 (floormod n 7) serial (store A t i))", 0, 2},
+    {"(for i:int64 0 (floormod t 3) serial (store A t i))", 3, 3},
+    {"(for i:int64 0 (add 9 (mul t -2)) serial (store A t i))", 9, 9},
+    {"(for i:int64 0 (sub 10 (mul n -2)) serial (store A t i))", 10, 210},
+    {"(for i:int64 0 (add t 1) serial (store A t i))", 8, 8},
+    /* no overflow, and numbers that only data limit */
+    {"(for i:int64 0 (mul n 100000) serial (for j:int64 0 (mul n 100000) serial"
+     " (for k:int64 0 (mul n 100000) serial (store A t k))))",
+     0, INT32_MAX},
+    {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
+    {"(for i:int64 0 (cast int64 (cast uint8 (load A t))) serial (store A t i))", 255, 255},
+    {"(for i:int32 0:int32 (select (eq (load A t) 0) 4:int32 7:int32) serial (store A t 1))", 7, 7},
+    {"(for i:int64 0 (cast int64 (min 9:int32 (cast int32 (load A t)))) serial (store A t i))", 9,
+     9},
+    {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", INT32_MAX,
+     INT32_MAX},
+    {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", INT32_MAX,
+     INT32_MAX},
+    /* a variable that grows to an end */
+    {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t (add (load A t) 1))))", 0, 400},
+    {"(while (lt (load A t) n) (store A t (add (mul (load A t) 2) 1)))", 0, 7},
+    {"(for i:int64 0 n serial (while (lt (load A t) (sub n i)) (store A t (add (mul (load A t) 2)"
+     " 1))))",
+     0, 100 * 8},
+    /* a heap: both branches store, a name is not less than the variable */
+    {"(while (lt (load A t) n) (let c:int64 (load A t) (let d:int64 (min (add c 1) (add n -1))"
+     " (if (lt c 5) (store A t (add (mul (select (lt c d) c d) 2) 1)) (store A t n)))))",
+     0, 7},
+    {"(while (lt (load A t) n) (let c:int64 (load A t) (seq (store A t n)"
+     " (if (lt c 5) (store A t (add c 1))))))",
+     0, 100},
+    /* a way through the body that stores nothing, or another number, and a store that is not
+     * known to be the variable's */
+    {"(while (lt (load A t) n) (if (lt t 5) (store A t (add (mul (load A t) 2) 1))))", INT32_MAX,
+     INT32_MAX},
+    {"(while (lt (load A t) n) (seq (store A t (add (mul (load A t) 2) 1))"
+     " (if (lt t 5) (store A t 0))))",
+     INT32_MAX, INT32_MAX},
+    {"(while (lt (load A t) n) (store A t (load A t)))", INT32_MAX, INT32_MAX},
+    {"(allocate (buffer v int8 local 1) (seq (store A t t) (while (lt (load v 0) 100:int8)"
+     " (store v 0 (add (load v 0) 27:int8)))))",
+     100, 100},
+    {"(allocate (buffer v int8 local 1) (seq (store A t t) (while (lt (load v 0) 100:int8)"
+     " (store v 0 (add (load v 0) 28:int8)))))",
+     INT32_MAX, INT32_MAX},
+    {"(while (lt (load A t) n) (store A t (mul (load A t) 2)))", INT32_MAX, INT32_MAX},
+    {"(while (lt (load A t) n) (store A t (add (mul t 2) 1)))", INT32_MAX, INT32_MAX},
+    {"(while (lt (load A t) n) (seq (store A t (add (load A t) 1)) (store A 0 t)))", INT32_MAX,
+     INT32_MAX},
+    {"(let c:int64 (load A t) (while (lt (load A t) n) (store A t (add c 1))))", INT32_MAX,
+     INT32_MAX},
+};
+
 static void test_iterations_of_threads_are_counted(void) {
-  static const struct {
-    const char *loops;
-    int64_t for_none, for_hundred;
-  } cases[] = {
-      {"(store A t t)", 0, 0},
-      {"(for i:int64 0 n serial (store A t i))", 0, 100},
-      {"(for i:int64 3 (sub n 3) serial (store A t i))", 0, 97},
-      {"(for i:int64 0 n unrolled (for k:int64 0 5 serial (store A t k)))", 0, 600},
-      {"(seq (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t i)))", 7,
-       107},
-      {"(if (lt t n) (for i:int64 0 n serial (store A t i)) (for i:int64 0 7 serial (store A t "
-       "i)))",
-       7, 100},
-      /* extents that depend on other loops, and on names */
-      {"(for i:int64 0 (div (add n 31) 32) serial (for k:int64 0 (min 32 (sub n (mul i 32))) serial"
-       " (store A t k)))",
-       0, 4 * 33},
-      {"(for i:int64 0 n serial (for k:int64 0 i serial (store A t k)))", 0, 100 * 100},
-      {"(for i:int64 0 10 serial (for k:int64 0 (select (lt i 5) i (mul n 2)) serial"
-       " (store A t k)))",
-       10 * 10, 10 * 201},
-      {"(let m:int64 (max n 4) (for i:int64 0 m serial (store A t m)))", 4, 100},
-      {"(for i:int64 0 (floormod n 7) serial (store A t i))", 0, 2},
-      {"(for i:int64 0 (floormod t 3) serial (store A t i))", 3, 3},
-      {"(for i:int64 0 (add 9 (mul t -2)) serial (store A t i))", 9, 9},
-      {"(for i:int64 0 (sub 10 (mul n -2)) serial (store A t i))", 10, 210},
-      {"(for i:int64 0 (add t 1) serial (store A t i))", 8, 8},
-      /* no overflow, and numbers that only data limit */
-      {"(for i:int64 0 (mul n 100000) serial (for j:int64 0 (mul n 100000) serial"
-       " (for k:int64 0 (mul n 100000) serial (store A t k))))",
-       0, INT32_MAX},
-      {"(for i:int64 0 (mul n 1099511627776) serial (store A t i))", 0, INT32_MAX},
-      {"(for i:int64 0 (cast int64 (cast uint8 (load A t))) serial (store A t i))", 255, 255},
-      {"(for i:int32 0:int32 (select (eq (load A t) 0) 4:int32 7:int32) serial (store A t 1))", 7,
-       7},
-      {"(for i:int64 0 (cast int64 (min 9:int32 (cast int32 (load A t)))) serial (store A t i))", 9,
-       9},
-      {"(for i:int64 0 (load A t) serial (for k:int64 0 3 serial (store A t k)))", INT32_MAX,
-       INT32_MAX},
-      {"(while (lt (load A t) (load A 0)) (for i:int64 0 3 serial (store A t i)))", INT32_MAX,
-       INT32_MAX},
-      /* a variable that grows to an end */
-      {"(while (lt (load A t) n) (for i:int64 0 3 serial (store A t (add (load A t) 1))))", 0, 400},
-      {"(while (lt (load A t) n) (store A t (add (mul (load A t) 2) 1)))", 0, 7},
-      {"(for i:int64 0 n serial (while (lt (load A t) (sub n i)) (store A t (add (mul (load A t) 2)"
-       " 1))))",
-       0, 100 * 8},
-  };
-  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+  for (size_t i = 0; i < G_N_ELEMENTS(iteration_cases); i++) {
     char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 8) n:int64"
                                  " (for t:int64 0 8 bound \"threadIdx.x\" %s)))",
-                                 cases[i].loops);
+                                 iteration_cases[i].loops);
     BpIrModule *module = parse_ok(text), *kernels = bp_ir_module_create();
     const BpKernelList *list = bp_ir_split_kernels(module, "f", 1, kernels);
     assert_ok(list == NULL);
     const BpIrNode *iterations = bp_kernel_list_get(list, 0)->iterations;
-    g_test_message("%s", cases[i].loops);
-    g_assert_cmpint(value_of_extent(iterations, 0), ==, cases[i].for_none);
-    g_assert_cmpint(value_of_extent(iterations, 100), ==, cases[i].for_hundred);
+    g_test_message("%s", iteration_cases[i].loops);
+    g_assert_cmpint(value_of_extent(iterations, 0), ==, iteration_cases[i].for_none);
+    g_assert_cmpint(value_of_extent(iterations, 100), ==, iteration_cases[i].for_hundred);
     bp_object_release(kernels);
     bp_object_release(module);
     g_free(text);
