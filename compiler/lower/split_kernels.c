@@ -122,11 +122,25 @@ static int visit_store(void *context, const BpIrNode *node) {
   return 0;
 }
 
+/* Whether the value of a name reads a buffer that statements so far write, so that the value would
+ * change between kernels: 1, 0, or -1 with an error. */
+static int is_changed(const Split *split, const BpIrNode *value) {
+  int uses = 0;
+  for (const Unit *unit = split->first; unit; unit = unit->next)
+    for (int32_t i = 0; i < split->num_buffers && uses == 0; i++)
+      uses = unit->writes[i] ? bp__ir_uses(value, split->buffers[i]) : 0;
+  for (int32_t i = 0; i < split->num_own && uses == 0; i++)
+    uses = bp__ir_uses(value, split->own[i]);
+  if (uses > 0)
+    refuse(split, "a name at its top level reads a buffer that it writes");
+  return uses;
+}
+
 /* Wraps a statement in the LETs of the names that it uses. */
 static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNode *statement) {
   for (; names && statement; names = names->outer) {
     int used = bp__ir_uses(statement, names->let->operands[0]);
-    if (used < 0)
+    if (used < 0 || (used && is_changed(split, names->let->operands[1]) != 0))
       return NULL;
     if (used)
       statement =

@@ -905,6 +905,9 @@ static void test_what_is_no_kernel_is_refused(void) {
        "1:int32))"
        " (for i:int64 0 2 serial (store A i 2:int32)))",
        "the first again"},
+      {"(let x:int32 (load A 0) (seq (for i:int64 0 4 serial (store A i 1:int32))"
+       " (for i:int64 0 4 serial (store B i x))))",
+       "a name at its top level reads a buffer that it writes"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *text = g_strdup_printf("(module (function \"f\" (buffer A int32 global 4)"
