@@ -311,7 +311,7 @@ static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *ind
 #define MAX_BRANCHES 8
 
 typedef struct MaskSearch {
-  const Lanes *lanes;
+  Lanes *lanes;
   const BpIrNode *found;
 } MaskSearch;
 
@@ -323,7 +323,7 @@ static int search_mask(MaskSearch *search, const BpIrNode *mask) {
         return -1;
     return 0;
   }
-  int uses = bp__ir_uses(mask, search->lanes->var);
+  int uses = differs(search->lanes, mask);
   if (uses == 0 && mask->num_operands > 0)
     search->found = mask;
   return uses < 0 ? -1 : 0;

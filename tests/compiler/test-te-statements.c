@@ -318,6 +318,43 @@ static void test_conditions_of_vectors_are_read_once(void) {
   bp_te_free(te);
 }
 
+/* Copies the element of the table that a named number chooses, and 9 where there is none. */
+static int choose_elements(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                           BpTeTensor *const *tensors, void *context) {
+  BpTeTensor *const *inputs = context;
+  const BpIrNode *x = bp_ir_block_let(block, "x", te_read1(te, inputs[0], rows[0]));
+  const BpIrNode *is_inside = te_op(te, BP_IR_AND, te_op(te, BP_IR_GE, x, te_int(te, 0)),
+                                    te_op(te, BP_IR_LT, x, te_int(te, BINS)));
+  bp_ir_block_add(block, bp_te_write(te, tensors[0], rows,
+                                     bp_ir_select(bp_te_ir(te), is_inside,
+                                                  te_read1(te, inputs[1], x), te_float(te, 9))));
+  return 0;
+}
+
+static void test_named_numbers_guard_reads(void) {
+  BpTe *te = bp_te_create();
+  const int64_t rows = ROWS, bins = BINS;
+  const BpTeResult result = {te_f32, &rows, 1};
+  BpTeTensor *inputs[] = {bp_te_placeholder(te, "x", te_i64, &rows, 1),
+                          bp_te_placeholder(te, "table", te_f32, &bins, 1)};
+  BpTeTensor *chosen;
+  must(bp_te_statements(te, "chosen", &rows, 1, &result, 1, choose_elements, inputs, &chosen));
+  BpTeStage *stage = bp_te_stage(te, chosen);
+  must(bp_te_vectorize(stage, bp_te_stage_axis(stage, 0)));
+  TeArray *arrays[] = {te_array_new(inputs[0]), te_array_new(inputs[1]), te_array_new(chosen)};
+  for (int i = 0; i < ROWS; i++)
+    ((int64_t *)arrays[0]->view.data)[i] = 3 * i - 3;
+  for (int i = 0; i < BINS; i++)
+    te_floats(arrays[1])[i] = (float)i;
+  te_run(te, (BpTeTensor *[]){inputs[0], inputs[1], chosen}, arrays, 3);
+  for (int i = 0; i < ROWS; i++)
+    g_assert_cmpfloat(te_floats(arrays[2])[i], ==,
+                      3 * i - 3 >= 0 && 3 * i - 3 < BINS ? (float)(3 * i - 3) : 9);
+  for (int i = 0; i < 3; i++)
+    te_array_free(arrays[i]);
+  bp_te_free(te);
+}
+
 /* ---- Refusals ---------------------------------------------------------------------------- */
 
 static int write_elsewhere(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
@@ -433,6 +470,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/statements/choices-in-vectors-are-masks", test_choices_in_vectors_are_masks);
   g_test_add_func("/te/statements/conditions-of-vectors-are-read-once",
                   test_conditions_of_vectors_are_read_once);
+  g_test_add_func("/te/statements/named-numbers-guard-reads", test_named_numbers_guard_reads);
   g_test_add_func("/te/statements/bad-statements-are-refused", test_bad_statements_are_refused);
   g_test_add_func("/te/statements/stay-at-the-root", test_statements_stay_at_the_root);
   return g_test_run();
