@@ -104,6 +104,22 @@ static const BpIrNode *launch_attr(BpIrModule *module, const char *tag, const Bp
   return bp__ir_attr(module, BP_IR_ATTR_LAUNCH, values, 2);
 }
 
+/* Replaces the names around the work of a function by their values: an attribute is outside of
+ * them. */
+static int open_names(Kernel *kernel, const BpIrNode *body, const BpIrNode *work) {
+  if (body == work)
+    return 0;
+  if (open_names(kernel, body->operands[body->num_operands - 1], work) != 0)
+    return -1;
+  for (int axis = 0; axis < NUM_AXES && body->kind == BP_IR_LET; axis++) {
+    const BpIrNode **extent = &kernel->extents[axis];
+    if (*extent && !(*extent = bp__ir_substitute_one(kernel->module, *extent, body->operands[0],
+                                                     body->operands[1])))
+      return -1;
+  }
+  return 0;
+}
+
 static const BpIrNode *with_attrs(const Kernel *kernel, const BpIrNode *function,
                                   const BpIrNode *body) {
   BpIrModule *module = kernel->module;
@@ -142,7 +158,9 @@ const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *functi
     kernel.to_bind = work;
   BpIrRewriter rewriter = {
       .module = module, .context = &kernel, .enter = enter, .leave = rewrite_loop};
-  body = bp__ir_rewrite(&rewriter, body);
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
   bp__ir_rewriter_clear(&rewriter);
-  return body ? with_attrs(&kernel, function, body) : NULL;
+  if (!result || open_names(&kernel, body, work) != 0)
+    return NULL;
+  return with_attrs(&kernel, function, result);
 }

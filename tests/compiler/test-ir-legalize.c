@@ -504,9 +504,12 @@ static void test_kernels_state_their_launch(void) {
       " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store S t b) (barrier \"shared\")"
       " (for i:int64 0 1 parallel (store A (add (mul b 4) t) (load S (sub 3 t)))))))))"
       "(function \"g\" (buffer A int64 global 64)"
-      " (for i:int64 0 64 parallel (store A i i))))");
+      " (for i:int64 0 64 parallel (store A i i)))"
+      "(function \"h\" (buffer A int64 global 64) n:int64 (let m:int64 (mul n 2)"
+      " (let k:int64 (add m 1) (for b:int64 0 k bound \"blockIdx.x\" (store A b m))))))");
   BpIrModule *legal = legalize(module, "test_gpu");
   char *text = bp_ir_print(legal);
+  g_assert_nonnull(strstr(text, "(attr \"launch\" \"blockIdx.x\" (add (mul n 2) 1))"));
   g_assert_nonnull(strstr(text, "(attr \"kernel\" 1)\n    (attr \"launch\" \"blockIdx.x\" n)\n"
                                 "    (attr \"launch\" \"threadIdx.x\" 4)\n"));
   g_assert_nonnull(strstr(text, "(attr \"launch\" \"blockIdx.x\" 64)\n"
