@@ -16,6 +16,8 @@ const char *bp__unique_name(BpEmitter *e, const char *base) {
     size++;
   }
   name[size] = '\0';
+  if (name[0] == 'g' && name[1] == 'l' && name[2] == '_') /* GLSL reserves such names */
+    name[0] = 'v';
   int32_t number = e->next_name++;
   const char *unique = bp__format(e, "%s_%d", size ? name : "v", number);
   bp__note_name(e, number, unique);

@@ -540,6 +540,7 @@ static const char *const bodies[] = {
     " 16))))) (lt (ramp 0:int32 1:int32 16) (broadcast 11:int32 16)))",
     "(for i:int64 0 -3 serial (store I 0 1:int32))",
     "(let n:int64 12 (for i:int64 (sub n 4) (add n 1) serial (store I i (cast int32 (mul i n)))))",
+    "(let gl_n:int32 (load I 0) (store I 1 (add gl_n 1:int32)))",
     "(let m:boolx16 (lt (load A (ramp 0 1 16)) (broadcast 0:float32 16)) (store I (ramp 0 1 16)"
     " (select m (broadcast 1:int32 16) (broadcast 2:int32 16))))",
     "(seq (store I 0 0:int32) (while (lt (load I 0) 10:int32) (store I 0 (add (load I 0) "
