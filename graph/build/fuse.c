@@ -261,8 +261,9 @@ static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValu
     end = grow_once(fusion, &growth, end, reached);
 }
 
-/* Whether each element of `sums` belongs to a row of `whole`, and the rows are worth a function. */
-static int are_rows(const BpGraphValue *whole, const BpGraphValue *sums) {
+/* Whether each element of `sums` belongs to a row of `whole`, and the rows, with likely values for
+ * open extents, are worth a function. */
+static int are_rows(const BpExtents *extents, const BpGraphValue *whole, const BpGraphValue *sums) {
   int32_t first = 0;
   double rows = 1, row = 1;
   if (!whole || whole->ndim != sums->ndim)
@@ -270,9 +271,9 @@ static int are_rows(const BpGraphValue *whole, const BpGraphValue *sums) {
   for (; first < whole->ndim && whole->shape[first] == sums->shape[first]; first++)
     rows *= whole->shape[first] > 0 ? (double)whole->shape[first] : 1; /* open: at least one row */
   for (int32_t i = first; i < whole->ndim; i++) {
-    if (sums->shape[i] != 1 || whole->shape[i] < 1)
+    if (sums->shape[i] != 1 || whole->shape[i] == 0)
       return 0;
-    row *= (double)whole->shape[i];
+    row *= (double)bp__extent_likely(extents, whole->shape[i]);
   }
   return row > 1 && (row <= MAX_ROW || rows >= LEAST_ROWS);
 }
@@ -283,7 +284,7 @@ static void grow_rows(Fusion *fusion, int32_t id, uint8_t *reached) {
   const BpGraphNode *node = node_at(fusion, id);
   Growth growth = {id, BP_FUSE_ELEMENTWISE, node->inputs[0], node->outputs[0]};
   int32_t last = id - 1, args = 0;
-  if (fusion->group[id] >= 0 || !are_rows(growth.shape, growth.sums))
+  if (fusion->group[id] >= 0 || !are_rows(&fusion->graph->extents, growth.shape, growth.sums))
     return;
   begin_group(fusion, id);
   for (int32_t end = grow_once(fusion, &growth, id, reached); end != NOWHERE;

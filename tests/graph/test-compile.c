@@ -794,13 +794,11 @@ static int functions_of(OnnxBuilder *builder) {
   return functions_built;
 }
 
-/* A normalisation of rows and the powers of a softmax, written out, are one function. The last
- * reduction is another, since no row is computed from it. */
-static void test_rows_share_a_function(void) {
+/* A normalisation of rows and the powers of a softmax, written out, and a last reduction. */
+static OnnxBuilder *model_of_rows(const char *shape) {
   OnnxBuilder *builder = onnx_builder_new();
-  float *x = onnx_float_values(20 * 37), y[20];
   builder->version = 17;
-  onnx_input(builder, "x", ONNX_FLOAT, "20x37");
+  onnx_input(builder, "x", ONNX_FLOAT, shape);
   onnx_node(builder, "ReduceMean", "x", "mean", "axes=1,");
   onnx_node(builder, "Sub", "x,mean", "centred", "");
   onnx_node(builder, "Mul", "centred,centred", "squares", "");
@@ -812,6 +810,13 @@ static void test_rows_share_a_function(void) {
   onnx_node(builder, "Exp", "below", "powers", "");
   onnx_node(builder, "ReduceL2", "powers", "y", "axes=1, keepdims=0");
   onnx_output(builder, "y");
+  return builder;
+}
+
+/* The last reduction is a second function, since no row is computed from it. */
+static void test_rows_share_a_function(void) {
+  OnnxBuilder *builder = model_of_rows("20x37");
+  float *x = onnx_float_values(20 * 37), y[20];
   for (int i = 0; i < 20; i++) {
     const float *row = x + i * 37;
     float sum = 0, squares = 0, most = row[0], powers = 0;
@@ -828,6 +833,12 @@ static void test_rows_share_a_function(void) {
   g_assert_cmpint(functions_of(builder), ==, 2);
   check_model(builder, x, y, 20);
   g_free(x);
+}
+
+static void test_open_rows_share_a_function(void) {
+  OnnxBuilder *builder = model_of_rows("rowsxcolumns");
+  g_assert_cmpint(functions_of(builder), ==, 2);
+  onnx_builder_free(builder);
 }
 
 /* Appends a layer to a model, and computes it: x = op(relu(x w), number) / divisor. */
@@ -1371,6 +1382,8 @@ static void test_dotless(void) {
 
 static void add_tests_of_functions(void) {
   g_test_add_func("/compile/reduction/and-its-rows-share-a-function", test_rows_share_a_function);
+  g_test_add_func("/compile/reduction/and-its-open-rows-share-a-function",
+                  test_open_rows_share_a_function);
   g_test_add_func("/compile/function/layers-with-other-numbers-share-one",
                   test_layers_with_other_numbers_share_a_function);
 }
