@@ -97,8 +97,103 @@ static const BpIrNode *tidy_let(BpLowering *lowering, const BpIrNode *node) {
   return tidy_index(lowering, node, 1);
 }
 
+/* ---- Memory of open sizes ---------------------------------------------------------------- */
+
+#define MAX_LIFTED 16
+
+/* Buffers that are allocated around a loop instead of in each iteration. */
+typedef struct Lifted {
+  const BpLowering *lowering;
+  const BpIrNode *buffers[MAX_LIFTED];
+  int32_t count;
+} Lifted;
+
+/* Counts the variables of a size in `context`, and fails at one that is no argument of the
+ * function. */
+typedef struct Size {
+  const BpLowering *lowering;
+  int32_t num_vars;
+} Size;
+
+static int visit_size(void *context, const BpIrNode *node) {
+  Size *size = context;
+  const BpTeOpenExtent *open = size->lowering->te->open_extents;
+  if (node->kind != BP_IR_VAR)
+    return 0;
+  while (open && bp__ir_map_get(&size->lowering->copied, open->var) != node)
+    open = open->next;
+  size->num_vars++;
+  return !open;
+}
+
+static bool is_lifted(const Lifted *lifted, const BpIrNode *buffer) {
+  for (int32_t i = 0; i < lifted->count; i++)
+    if (lifted->buffers[i] == buffer)
+      return true;
+  return false;
+}
+
+/* Adds a buffer whose size is an expression of open extents. Returns whether the buffer is one of
+ * the lifted buffers. */
+static bool lift(Lifted *lifted, const BpIrNode *buffer) {
+  Size size = {lifted->lowering, 0};
+  if (is_lifted(lifted, buffer))
+    return true;
+  for (int32_t i = 0; i < buffer->num_operands; i++)
+    if (bp__ir_visit_once(buffer->operands[i], visit_size, &size) != 0)
+      return false;
+  if (size.num_vars == 0 || lifted->count == MAX_LIFTED)
+    return false;
+  lifted->buffers[lifted->count++] = buffer;
+  return true;
+}
+
+/* A part of an iteration, without its allocations that are lifted. */
+static const BpIrNode *without_lifted(Lifted *lifted, const BpIrNode *node) {
+  BpIrModule *module = lifted->lowering->module;
+  bool is_let = node->kind == BP_IR_LET, is_allocate = node->kind == BP_IR_ALLOCATE;
+  if (!is_let && !is_allocate && node->kind != BP_IR_SEQ)
+    return node;
+  if (is_allocate && lift(lifted, node->operands[0]))
+    return without_lifted(lifted, node->operands[1]);
+  const BpIrNode **operands = bp__ir_alloc(module, (size_t)node->num_operands * sizeof *operands);
+  for (int32_t i = 0; operands && i < node->num_operands; i++) {
+    bool is_part = i >= (is_let ? 2 : is_allocate ? 1 : 0);
+    operands[i] = is_part ? without_lifted(lifted, node->operands[i]) : node->operands[i];
+    if (!operands[i])
+      return NULL;
+  }
+  return operands ? bp__ir_with_operands(module, node, operands) : NULL;
+}
+
+static int visit_lifted(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_ALLOCATE && is_lifted(context, node->operands[0]);
+}
+
+/* Allocates memory of open sizes, which the host provides, once for all iterations of a loop. A
+ * buffer that a branch allocates as well stays in the loop. */
+static const BpIrNode *lift_storage(BpLowering *lowering, const BpIrNode *loop) {
+  Lifted lifted = {.lowering = lowering};
+  const BpIrNode *operands[4];
+  if (loop->int_value != BP_IR_FOR_SERIAL)
+    return loop;
+  memcpy(operands, loop->operands, sizeof operands);
+  operands[3] = without_lifted(&lifted, loop->operands[3]);
+  if (!operands[3] || lifted.count == 0)
+    return operands[3] ? loop : NULL;
+  int stays = bp__ir_visit_once(operands[3], visit_lifted, &lifted);
+  if (stays != 0)
+    return stays < 0 ? NULL : loop;
+  const BpIrNode *result = bp__ir_with_operands(lowering->module, loop, operands);
+  for (int32_t i = lifted.count - 1; result && i >= 0; i--)
+    result = bp_ir_allocate(lowering->module, lifted.buffers[i], result);
+  return result;
+}
+
 static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   BpLowering *lowering = rewriter->context;
+  if (node->kind == BP_IR_FOR)
+    return lift_storage(lowering, node);
   if (node->kind == BP_IR_LOAD || node->kind == BP_IR_STORE)
     return tidy_index(lowering, node, 1);
   if (node->kind == BP_IR_LET)
@@ -113,8 +208,8 @@ static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   return node;
 }
 
-/* Folds the parts of indices and conditions that unrolling made constant, and drops names that
- * nothing uses. */
+/* Folds the parts of indices and conditions that unrolling made constant, drops names that nothing
+ * uses, and allocates memory of open sizes outside of loops. */
 const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body) {
   BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = tidy_node};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
