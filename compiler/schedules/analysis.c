@@ -127,11 +127,28 @@ static int find_clamped_stride(BpLowering *lowering, const BpIrNode *index, cons
   return moving ? 0 : -1;
 }
 
+/* Whether an axis moves an index of a tensor before a dimension of open extent: 1, 0, or -1 with an
+ * error. */
+static int moves_by_open(const BpAccess *access, const BpIrNode *var) {
+  bool is_open = false;
+  for (int32_t d = access->tensor->ndim - 1; d >= 0; d--) {
+    int uses = is_open ? bp__ir_uses(access->read->operands[1 + d], var) : 0;
+    if (uses != 0)
+      return uses;
+    is_open |= access->tensor->buffer->operands[d]->kind != BP_IR_INT_IMM;
+  }
+  return 0;
+}
+
 static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAccess *access) {
   const BpIrNode *index = element_index(lowering, access), *rest;
   if (!index)
     return -1;
   for (int32_t i = 0; i < info->num_roots; i++) {
+    int moves = moves_by_open(access, info->s->vars[i]);
+    if (moves < 0)
+      return -1;
+    access->has_open_stride[i] = moves;
     access->is_linear[i] =
         bp__index_split(&lowering->index, index, info->s->vars[i], &access->stride[i], &rest);
     if (!access->is_linear[i] &&

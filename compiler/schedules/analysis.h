@@ -48,6 +48,9 @@ typedef struct BpAccess {
   bool is_linear[BP__TE_MAX_AXES]; /* whether the element index is linear in a root axis */
   int64_t stride[BP__TE_MAX_AXES]; /* stride in elements along a root axis, if linear; 0: the index
                                     * does not depend on the axis */
+  /* Whether the stride along a root axis is an expression of open extents, of which `stride` is the
+   * likely value. */
+  bool has_open_stride[BP__TE_MAX_AXES];
   /* The length of a piece, by root axis, if the index is linear only in aligned pieces of the axis,
    * with the axis' stride, as in a packed operand; 0 if the axis has no pieces. */
   int64_t piece[BP__TE_MAX_AXES];
@@ -93,6 +96,10 @@ const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode
 double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
 /* Whether the extent of an axis first <= i < end is open. */
 bool bp__info_is_open(const BpStageInfo *info, int32_t first, int32_t end);
+/* Whether an axis may have several elements: its extent is above 1 or open. */
+static inline bool bp__info_is_long(const BpStageInfo *info, int32_t axis) {
+  return info->extent[axis] > 1 || info->stage->axes[axis]->open;
+}
 /* The bytes of all elements of a tensor, with likely values for open extents. */
 double bp__tensor_bytes(const BpTeTensor *tensor);
 /* Whether a stage already has a schedule, a place, or loops of its own. */

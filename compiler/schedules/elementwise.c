@@ -42,7 +42,7 @@ static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
 /* The last axis whose extent is open or above 1; the last axis if there is none. */
 static int32_t last_long_axis(const BpStageInfo *info) {
   for (int32_t d = info->ndim - 1; d >= 0; d--)
-    if (info->stage->axes[d]->open || info->extent[d] > 1)
+    if (bp__info_is_long(info, d))
       return d;
   return info->ndim - 1;
 }
@@ -75,7 +75,7 @@ static int chooses_outside(const BpStageInfo *info, int32_t d, int32_t next) {
 static int32_t first_of_run(const BpStageInfo *info) {
   int32_t next = last_long_axis(info), first = next;
   for (int32_t d = next - 1; d >= 0; d--) {
-    if (info->extent[d] > 1 || info->stage->axes[d]->open) {
+    if (bp__info_is_long(info, d)) {
       int chooses = chooses_outside(info, d, next);
       if (chooses < 0)
         return -1;

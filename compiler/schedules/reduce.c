@@ -9,7 +9,8 @@
 #define MOST_PARTIALS 4
 
 static bool moves_along(const BpAccess *access, int32_t axis) {
-  return access->is_linear[axis] && (access->stride[axis] == 1 || access->stride[axis] == 0);
+  bool is_next = access->stride[axis] == 1 && !access->has_open_stride[axis];
+  return access->is_linear[axis] && (is_next || access->stride[axis] == 0);
 }
 
 static bool all_move_along(const BpStageInfo *info, int32_t axis) {
@@ -19,10 +20,10 @@ static bool all_move_along(const BpStageInfo *info, int32_t axis) {
   return true;
 }
 
-/* The last axis with an extent above 1 among first <= i < end, or -1. */
+/* The last long axis among first <= i < end, or -1. */
 static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t end) {
   for (int32_t i = end - 1; i >= first; i--)
-    if (info->extent[i] > 1)
+    if (bp__info_is_long(info, i))
       return i;
   return -1;
 }
@@ -37,7 +38,7 @@ static int32_t first_of_run(const BpStageInfo *info) {
       fits = access->is_linear[first - 1] && access->is_linear[first] &&
              access->stride[first - 1] == access->stride[first] * info->extent[first];
     }
-    if (!fits && info->extent[first - 1] > 1)
+    if (!fits && bp__info_is_long(info, first - 1))
       break;
     first--;
   }
@@ -181,11 +182,8 @@ int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
 /* ---- Rows -------------------------------------------------------------------------------- */
 
 /* The number of leading dimensions; all dimensions after them have extent 1. */
-static int32_t leading_dims(const BpTeTensor *tensor) {
-  int32_t count = tensor->ndim;
-  while (count > 0 && tensor->shape[count - 1] == 1)
-    count--;
-  return count;
+static int32_t leading_dims(const BpStageInfo *info) {
+  return last_long_axis(info, 0, info->ndim) + 1;
 }
 
 /* Whether every read of another stage stays in the reader's row, given by the dimensions below
@@ -196,7 +194,8 @@ static bool stays_in_row(const BpAnalysis *analysis, const BpStageInfo *info, in
     const BpTeTensor *source = bp__analysis_source(analysis, read);
     for (int32_t d = 0; source && d < rows; d++)
       if (d >= source->ndim || d >= info->ndim ||
-          (read->operands[1 + d] != info->s->vars[d] && source->shape[d] != 1))
+          (read->operands[1 + d] != info->s->vars[d] &&
+           bp__info_is_long(bp__analysis_find(analysis, source), d)))
         return false;
   }
   return true;
@@ -206,8 +205,8 @@ int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output
   int32_t rows = 0;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     const BpStageInfo *info = &analysis->stages[i];
-    if (info->num_roots > info->ndim && info != output && leading_dims(info->stage->tensor) > rows)
-      rows = leading_dims(info->stage->tensor);
+    if (info->num_roots > info->ndim && info != output && leading_dims(info) > rows)
+      rows = leading_dims(info);
   }
   if (rows == 0 || rows >= output->ndim || output->num_roots > output->ndim)
     return 0;

@@ -32,10 +32,10 @@ typedef struct Tile {
 
 /* ---- Choosing the tile ------------------------------------------------------------------- */
 
-/* The last data axis with an extent above 1. */
+/* The last long data axis. */
 static int32_t vector_axis_of(const BpStageInfo *info) {
   for (int32_t i = info->ndim - 1; i > 0; i--)
-    if (info->extent[i] > 1)
+    if (bp__info_is_long(info, i))
       return i;
   return 0;
 }
