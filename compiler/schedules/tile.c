@@ -20,6 +20,9 @@
 #define PANEL_BYTES 15.0
 /* The cycles for starting and storing a tile. */
 #define TILE_START 20.0
+/* The addresses of vectors that a core keeps in registers, and the cycles for computing another. */
+#define ADDRESSES      4
+#define ADDRESS_CYCLES 0.5
 /* The maximum number of elements that a step of a tile loads one by one. The loads take nearly all
  * of the time, however large the tile is, and each load is code of its own. */
 #define MAX_SINGLE 64
@@ -159,6 +162,19 @@ static double scattered_values(const BpStageInfo *info, const Tile *tile) {
   return count;
 }
 
+/* The number of addresses of one step's vectors that are at open distances from one another. */
+static double addresses_of(const BpStageInfo *info, const Tile *tile) {
+  double count = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    double addresses = is_vector_access(&info->accesses[i], tile);
+    for (int32_t d = 0; d < info->ndim; d++)
+      if (d != tile->vector_axis && info->accesses[i].has_open_stride[d])
+        addresses *= (double)tile->size[d];
+    count += addresses;
+  }
+  return count;
+}
+
 /* Returns the factor by which jamming (lower/jam.c) shortens the time of the streams; 1 if the loop
  * is not jammed, for example because it has a shorter tile at the end. An estimate: the loop over
  * the vectors alone counts. */
@@ -202,6 +218,8 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   if (step < FMA_LATENCY * products)
     step = FMA_LATENCY * products;
   step += 0.5 + 0.02 * scattered_values(info, tile);
+  if (addresses_of(info, tile) > ADDRESSES)
+    step += (addresses_of(info, tile) - ADDRESSES) * ADDRESS_CYCLES;
   return tiles *
          (step * bp__info_size(info, info->ndim, info->num_roots) + TILE_START + accumulators);
 }
