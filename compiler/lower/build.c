@@ -349,6 +349,24 @@ const BpIrNode *bp__nest_relocate(const BpNest *nest, const BpIrNode *read) {
   return bp__ir_with_operands(module, read, operands);
 }
 
+static int visit_lane(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_VAR ? bp__ir_uses(context, node) : 0;
+}
+
+/* A read that may be outside of its tensor in lanes beyond a limit is made only in the others. */
+static const BpIrNode *in_lanes(const BpNest *nest, const BpIrNode *read) {
+  if (!read || !nest->lanes || bp__lower_is_inside(nest->lowering, read))
+    return read;
+  for (int32_t i = 1; i < read->num_operands; i++) {
+    int differs = bp__ir_visit_once(read->operands[i], visit_lane, (void *)(uintptr_t)nest->lanes);
+    if (differs != 0)
+      return differs < 0 ? NULL
+                         : bp_ir_select(nest->lowering->module, nest->lanes, read,
+                                        bp__ir_number(nest->lowering->module, read->dtype, 0));
+  }
+  return read;
+}
+
 static bool nest_writes(const BpNest *nest, const BpIrNode *node) {
   return nest->stage->is_statements && node->kind == BP_IR_CALL &&
          strcmp(node->str_value, BP__TE_WRITE) == 0;
@@ -369,7 +387,7 @@ static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node)
   if (nest_writes(substitution->nest, node))
     return relocate_write(substitution->nest, node);
   if (bp__te_is_read(node))
-    return bp__nest_relocate(substitution->nest, node);
+    return in_lanes(substitution->nest, bp__nest_relocate(substitution->nest, node));
   if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
     int known = bp__index_decide(&substitution->nest->lowering->index, node);
     if (known >= 0)
@@ -752,6 +770,11 @@ static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *b
   return bp__index_decide(&nest->lowering->index, guard) == 1 ? 0 : add_guard(nest, guard, guards);
 }
 
+/* The buffer of a tile has room for elements beyond the limit, which nothing reads. */
+static bool passes_limit(const BpNest *nest, const BpTeAxis *axis) {
+  return nest->passes_limits && nest->limit[axis->index] && !nest->open[axis->index];
+}
+
 /* The condition that keeps an axis with a known value inside its bounds; NULL if no condition is
  * needed. */
 static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
@@ -760,7 +783,7 @@ static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **g
   if (is_split(axis) && !nest->is_full[axis->index] &&
       add_bound(nest, axis, extent_node(nest, axis), guard) != 0)
     return -1;
-  return limit ? add_bound(nest, axis, limit, guard) : 0;
+  return limit && !passes_limit(nest, axis) ? add_bound(nest, axis, limit, guard) : 0;
 }
 
 /* Returns 1 for an axis whose value is known and whose bounds were not checked yet. */
@@ -899,30 +922,94 @@ static const BpIrNode *build_moved_tile(const BpNest *nest, const BpTeRelation *
   return wrap_lets(nest, &lets, build_from(&version, position));
 }
 
-/* Makes the inner code for an open extent shorter than a tile: tiles of one element, or if the tile
- * has vectors a tile that skips the elements beyond the end. */
-static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation *split,
-                                         int32_t position) {
+/* The length of the vectors in which the elements of an axis are computed, or 0. */
+static int64_t lanes_of(const BpTeAxis *axis) {
+  while (axis->used_by && axis->used_by->kind == BP__TE_SPLIT)
+    axis = axis->used_by->inner;
+  return !axis->used_by && axis->for_kind == BP_IR_FOR_VECTORIZED ? axis->extent : 0;
+}
+
+/* Makes the inner code for an open extent of at most `size` elements as one tile with vectors,
+ * which skips the elements beyond the end. If half of the vectors may be enough, that is another
+ * version. */
+static const BpIrNode *build_short_vectors(const BpNest *nest, const BpTeRelation *split,
+                                           int64_t size, int32_t position) {
   BpLowering *lowering = nest->lowering;
+  BpIrModule *module = lowering->module;
   BpNest version = *nest;
-  int32_t axis = split->parent->index;
-  const BpIrNode *zero = bp__ir_int64(lowering->module, 0);
-  version.piece[axis] = 1;
-  if (has_kind(split->inner, BP_IR_FOR_VECTORIZED)) {
-    version.start[axis] = zero;
-    return zero && set_extent(&version, split->inner, split->factor, NULL) == 0
-               ? build_from(&version, position)
-               : NULL;
+  int32_t axis = split->parent->index, num_assumed = lowering->index.num_assumed;
+  int64_t lanes = lanes_of(split->inner), vectors = lanes > 0 ? size / lanes : 0;
+  int64_t half = (vectors + 1) / 2 * lanes;
+  bool has_half = vectors > 1 && size % lanes == 0;
+  const BpIrNode *extent = nest->open[axis], *few = NULL;
+  const BpIrNode *most = bp__ir_int64(module, half);
+  version.start[axis] = bp__ir_int64(module, 0);
+  if (!version.start[axis] || !most || set_extent(&version, split->inner, size, NULL) != 0)
+    return NULL;
+  if (has_half) {
+    assume_below(nest, extent, bp__ir_int64(module, half + 1));
+    few = build_short_vectors(nest, split, half, position);
+    bp__index_reset(&lowering->index, num_assumed);
+    assume_below(nest, most, extent);
   }
-  const BpIrNode *var = bp_ir_var(lowering->module, split->parent->name, bp__dtype_int64());
+  const BpIrNode *tile = build_from(&version, position);
+  bp__index_reset(&lowering->index, num_assumed);
+  if (!has_half || !few || !tile)
+    return has_half && !few ? NULL : tile;
+  return bp_ir_if(module, bp_ir_binary(module, BP_IR_LE, extent, most), few, tile);
+}
+
+/* Makes the inner code for an open extent of at least `size` elements as tiles of that size, the
+ * last of which is moved back. */
+static const BpIrNode *build_small_tiles(const BpNest *nest, const BpTeRelation *split,
+                                         int64_t size, int32_t position) {
+  BpLowering *lowering = nest->lowering;
+  BpIrModule *module = lowering->module;
+  BpNest version = *nest;
+  Lets lets = {0};
+  int32_t axis = split->parent->index, num_assumed = lowering->index.num_assumed;
+  const BpIrNode *extent = nest->open[axis], *length = bp__ir_int64(module, size);
+  const BpIrNode *last = bp_ir_binary(module, BP_IR_SUB, extent, length);
+  const BpIrNode *tiles = simplified(nest, bp__te_num_tiles(module, extent, size));
+  const BpIrNode *var = bp_ir_var(module, split->outer->name, bp__dtype_int64());
+  const BpIrNode *next = bp_ir_binary(module, BP_IR_MUL, var, length);
+  if (!last || !tiles || !next ||
+      bp__index_set_range(&lowering->index, var, 0, split->factor / size, false) != 0 ||
+      set_extent(&version, split->inner, size, NULL) != 0)
+    return NULL;
   version.is_full[axis] = true;
   version.start[axis] = var;
-  if (!var || bp__index_set_range(&lowering->index, var, 0, split->factor - 1, false) != 0 ||
-      set_extent(&version, split->inner, 1, NULL) != 0)
+  if (size > 1 &&
+      add_let(nest, &lets, split->parent->name, bp_ir_binary(module, BP_IR_MIN, next, last),
+              (BpRange){0, split->factor - size}, &version.start[axis]) != 0)
     return NULL;
-  assume_below(nest, var, nest->open[axis]);
-  return bp_ir_for(lowering->module, var, zero, nest->open[axis], BP_IR_FOR_SERIAL, "",
-                   build_from(&version, position));
+  bp__index_assume(&lowering->index, last);
+  assume_below(nest, version.start[axis],
+               bp_ir_binary(module, BP_IR_ADD, last, bp__ir_int64(module, 1)));
+  const BpIrNode *body = wrap_lets(nest, &lets, build_from(&version, position));
+  bp__index_reset(&lowering->index, num_assumed);
+  return bp_ir_for(module, var, bp__ir_int64(module, 0), tiles, BP_IR_FOR_SERIAL, "", body);
+}
+
+/* The part of a tile's size that tiles of shorter extents have. */
+#define SHORTER_TILES 3
+
+/* Makes the inner code for an open extent shorter than a tile: a tile with vectors; or tiles of a
+ * third, or of one element if the extent is shorter still. */
+static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation *split,
+                                         int32_t position) {
+  BpIrModule *module = nest->lowering->module;
+  BpNest version = *nest;
+  int64_t size = split->factor / SHORTER_TILES;
+  version.piece[split->parent->index] = 1;
+  if (has_kind(split->inner, BP_IR_FOR_VECTORIZED))
+    return build_short_vectors(&version, split, split->factor, position);
+  const BpIrNode *single = build_small_tiles(&version, split, 1, position);
+  if (!single || size < 2)
+    return single;
+  const BpIrNode *has_tile =
+      bp_ir_binary(module, BP_IR_GE, nest->open[split->parent->index], bp__ir_int64(module, size));
+  return bp_ir_if(module, has_tile, build_small_tiles(&version, split, size, position), single);
 }
 
 /* Branches on the length of an open extent whose last tile is moved back. */
@@ -1344,6 +1431,8 @@ static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) 
     if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
       return -1;
     is_guarded[i] = guard != NULL;
+    if (passes_limit(nest, axis) && add_bound(nest, axis, nest->limit[i], &nest->lanes) != 0)
+      return -1;
     if (nest->piece[i] == NO_PIECE && tail_of(nest, axis->used_by) == BP_TE_TAIL_BALANCE &&
         (piece_guard_of(nest, axis->used_by, &guard) != 0 || add_guard(nest, guard, guards) != 0))
       return -1;
@@ -1373,6 +1462,14 @@ static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
   }
 }
 
+/* Whether lanes of a vector beyond limits compute: a local tensor's tile is written without a mask,
+ * so that the tile can be in registers. */
+static bool may_pass_limits(const BpNest *nest, int32_t position) {
+  return position > 0 && nest->stage->leaves[position - 1]->for_kind == BP_IR_FOR_VECTORIZED &&
+         nest->s->attached_to && scope_of(nest->s) == BP_IR_SCOPE_LOCAL && !nest->stage->scan &&
+         !nest->stage->is_statements;
+}
+
 /* Does the work of build_from, which afterwards removes the assumptions that build_inside makes. */
 static const BpIrNode *build_inside(const BpNest *outer, int32_t position);
 
@@ -1391,6 +1488,7 @@ static const BpIrNode *build_inside(const BpNest *outer, int32_t position) {
   const BpIrNode *guards, *rest;
   Lets lets = {0}, guarded = {0};
   bool is_guarded[BP__TE_MAX_AXES];
+  nest.passes_limits = may_pass_limits(&nest, position);
   if (name_known_values(&nest, &lets) != 0 || take_guards(&nest, &guards, is_guarded) != 0 ||
       find_branch(&nest, &split) != 0)
     return NULL;

@@ -86,7 +86,7 @@ static const BpIrNode *flat_index(const Flatten *flatten, const BpIrNode *buffer
   return without_names(flatten, buffer, bp__index_simplify(&flatten->lowering->index, flat));
 }
 
-static bool is_inside(BpLowering *lowering, const BpIrNode *read) {
+bool bp__lower_is_inside(BpLowering *lowering, const BpIrNode *read) {
   const BpIrNode *buffer = read->operands[0];
   for (int32_t i = 0; i < buffer->num_operands; i++) {
     BpRange range = bp__index_range(&lowering->index, read->operands[1 + i]);
@@ -98,7 +98,7 @@ static bool is_inside(BpLowering *lowering, const BpIrNode *read) {
 }
 
 static int visit_outside_read(void *context, const BpIrNode *node) {
-  return bp__te_is_read(node) && !is_inside(context, node);
+  return bp__te_is_read(node) && !bp__lower_is_inside(context, node);
 }
 
 /* select(c, load masked by c, 0) is the masked load alone. */
@@ -143,7 +143,7 @@ static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNo
 static const BpIrNode *flatten_read(const Flatten *flatten, const BpIrNode *read) {
   BpLowering *lowering = flatten->lowering;
   const BpIrNode *index = flat_index(flatten, read->operands[0], read->operands + 1);
-  const BpIrNode *mask = is_inside(lowering, read) ? NULL : flatten->path;
+  const BpIrNode *mask = bp__lower_is_inside(lowering, read) ? NULL : flatten->path;
   return index ? bp_ir_load(lowering->module, read->operands[0], index, mask) : NULL;
 }
 

@@ -156,6 +156,8 @@ static inline BpLowerTensor *bp__lower_tensor_of(const BpLowering *lowering,
                                                  const BpIrNode *buffer) {
   return (BpLowerTensor *)bp__ir_map_get(&lowering->by_buffer, buffer);
 }
+/* Whether a read is inside of its buffer for all values of the variables (flatten.c). */
+bool bp__lower_is_inside(BpLowering *lowering, const BpIrNode *read);
 /* The stage that computes the tensor of a BUFFER; NULL for a placeholder or a state. */
 static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {
   const BpLowerTensor *tensor = bp__lower_tensor_of(lowering, buffer);

@@ -220,8 +220,9 @@ static const struct {
 #define SOFTMAX      1
 #define DEAR_PRODUCT 6
 
-#define LIKELY   40
 #define GREATEST 5000
+
+static int64_t likely = 40;
 
 /* Makes a computation. The bits of `open` say which of m, n and k are open; the others have the
  * given extents. */
@@ -230,7 +231,7 @@ static void make_open(Open *o, size_t which, int open, const int64_t *extents) {
   static const char *const names[] = {"m", "n", "k"};
   *o = (Open){.te = bp_te_create()};
   for (int i = 0; i < 3; i++)
-    *nodes[i] = open & 1 << i ? bp_te_open_extent(o->te, names[i], LIKELY, GREATEST)
+    *nodes[i] = open & 1 << i ? bp_te_open_extent(o->te, names[i], likely, GREATEST)
                               : te_int(o->te, extents[i]);
   computations[which].make(o);
 }
@@ -391,6 +392,56 @@ static void test_open_rows_are_reduced_in_lanes(void) {
   bp_te_free(o.te);
 }
 
+/* The text of a computation under the schedule for a target (transfer full, bp_str_free). */
+static char *scheduled_text(size_t which, int open, const int64_t *extents) {
+  Open o;
+  BpTarget *target = bp_target_parse("c -vector_bits=256 -num_cores=1");
+  make_open(&o, which, open, extents);
+  assert_ok(bp_schedule_auto(o.te, &o.args[o.num_args - 1], 1, target));
+  BpIrModule *module = lowered(&o);
+  char *text = bp_ir_print(module);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_te_free(o.te);
+  return text;
+}
+
+/* The memory of a row of open length serves all rows, also if there is probably one row. */
+static void test_memory_of_open_rows_is_allocated_once(void) {
+  likely = 1;
+  char *text = scheduled_text(SOFTMAX, 3, (const int64_t[]){0, 0, 0});
+  likely = 40;
+  const char *memory = strstr(text, "(allocate (buffer power float32 local 1 n)");
+  const char *rows = strstr(text, "(for i0");
+  if (!memory || !rows || memory > rows)
+    g_error("%s", text);
+  bp_str_free(text);
+}
+
+/* The place after an operand, which begins at `at`. */
+static const char *after_operand(const char *at) {
+  int depth = 0;
+  at += strspn(at, " \n");
+  do
+    depth += (*at == '(') - (*at == ')');
+  while (*++at && (depth > 0 || !strchr(" )\n", *at)));
+  return at;
+}
+
+/* Accumulators of columns fewer than a tile's are stored without masks, so they are in registers.
+ */
+static void test_sums_of_few_columns_are_in_registers(void) {
+  char *text = scheduled_text(0, 2, (const int64_t[]){8, 0, 16});
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, "(store product")); count++) {
+    at = after_operand(after_operand(after_operand(at + strlen("(store "))));
+    if (*at != ')')
+      g_error("%s", text);
+  }
+  g_assert_cmpint(count, >, 0);
+  bp_str_free(text);
+}
+
 /* ---- Tails ------------------------------------------------------------------------------- */
 
 /* Returns the number of conditions in the code if the open number of rows of the sum, or of the
@@ -505,6 +556,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/open/dear-operands-are-stored-for-many-rows",
                   test_dear_operands_are_stored_for_many_rows);
   g_test_add_func("/te/open/open-rows-are-reduced-in-lanes", test_open_rows_are_reduced_in_lanes);
+  g_test_add_func("/te/open/memory-of-open-rows-is-allocated-once",
+                  test_memory_of_open_rows_is_allocated_once);
+  g_test_add_func("/te/open/sums-of-few-columns-are-in-registers",
+                  test_sums_of_few_columns_are_in_registers);
   g_test_add_func("/te/open/last-tile-moves-back-unless-it-accumulates",
                   test_last_tile_moves_back_unless_it_accumulates);
   g_test_add_func("/te/open/shared-terms-are-looked-at-once", test_shared_terms_are_looked_at_once);
