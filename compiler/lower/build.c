@@ -349,24 +349,6 @@ const BpIrNode *bp__nest_relocate(const BpNest *nest, const BpIrNode *read) {
   return bp__ir_with_operands(module, read, operands);
 }
 
-static int visit_lane(void *context, const BpIrNode *node) {
-  return node->kind == BP_IR_VAR ? bp__ir_uses(context, node) : 0;
-}
-
-/* A read that may be outside of its tensor in lanes beyond a limit is made only in the others. */
-static const BpIrNode *in_lanes(const BpNest *nest, const BpIrNode *read) {
-  if (!read || !nest->lanes || bp__lower_is_inside(nest->lowering, read))
-    return read;
-  for (int32_t i = 1; i < read->num_operands; i++) {
-    int differs = bp__ir_visit_once(read->operands[i], visit_lane, (void *)(uintptr_t)nest->lanes);
-    if (differs != 0)
-      return differs < 0 ? NULL
-                         : bp_ir_select(nest->lowering->module, nest->lanes, read,
-                                        bp__ir_number(nest->lowering->module, read->dtype, 0));
-  }
-  return read;
-}
-
 static bool nest_writes(const BpNest *nest, const BpIrNode *node) {
   return nest->stage->is_statements && node->kind == BP_IR_CALL &&
          strcmp(node->str_value, BP__TE_WRITE) == 0;
@@ -387,7 +369,8 @@ static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node)
   if (nest_writes(substitution->nest, node))
     return relocate_write(substitution->nest, node);
   if (bp__te_is_read(node))
-    return in_lanes(substitution->nest, bp__nest_relocate(substitution->nest, node));
+    return bp__lower_in_lanes(substitution->nest->lowering, substitution->nest->lanes,
+                              bp__nest_relocate(substitution->nest, node));
   if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
     int known = bp__index_decide(&substitution->nest->lowering->index, node);
     if (known >= 0)
@@ -1135,29 +1118,6 @@ static int start_nest(BpNest *nest, BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
-/* The vectorised leaf at the end of the last dimension's splits, or NULL. */
-static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
-  int32_t ndim = stage->ndim;
-  const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
-  while (axis && axis->used_by)
-    axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->inner : NULL;
-  return axis && axis->for_kind == BP_IR_FOR_VECTORIZED && !axis->open ? axis : NULL;
-}
-
-/* The length of a local buffer's rows: a multiple of the vectors that store them, so that the last
- * vector, whose lanes are rounded up to a power of two, needs no mask. */
-static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
-  const BpTeAxis *leaf = vector_leaf_of(stage);
-  if (scope != BP_IR_SCOPE_LOCAL || !leaf)
-    return extent;
-  bool is_power = (leaf->extent & (leaf->extent - 1)) == 0;
-  int64_t rest = extent <= leaf->extent ? extent : is_power ? extent % leaf->extent : 0;
-  int64_t rounded = 1;
-  while (rounded < rest)
-    rounded *= 2;
-  return rest ? extent - rest + rounded : extent;
-}
-
 /* The memory scope of the tensors of a stage that sets no scope. */
 static int32_t scope_of(const BpLowerStage *s) {
   if (s->stage->scope >= 0 && !s->stage->scan)
@@ -1177,7 +1137,7 @@ static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTenso
   const BpIrNode *valid = tensor->ndim > 0 ? extents[tensor->ndim - 1] : NULL;
   if (valid && valid->kind != BP_IR_INT_IMM)
     valid = NULL;
-  int64_t row = valid ? row_extent(s->stage, scope, valid->int_value) : 0;
+  int64_t row = valid ? bp__lower_row_extent(s->stage, scope, valid->int_value) : 0;
   if (valid && row != valid->int_value)
     extents[tensor->ndim - 1] = bp__ir_int64(lowering->module, row);
   t->storage =

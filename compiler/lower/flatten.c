@@ -97,6 +97,24 @@ bool bp__lower_is_inside(BpLowering *lowering, const BpIrNode *read) {
   return true;
 }
 
+static int visit_lane(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_VAR ? bp__ir_uses(context, node) : 0;
+}
+
+const BpIrNode *bp__lower_in_lanes(BpLowering *lowering, const BpIrNode *lanes,
+                                   const BpIrNode *read) {
+  if (!read || !lanes || bp__lower_is_inside(lowering, read))
+    return read;
+  for (int32_t i = 1; i < read->num_operands; i++) {
+    int differs = bp__ir_visit_once(read->operands[i], visit_lane, (void *)(uintptr_t)lanes);
+    if (differs != 0)
+      return differs < 0 ? NULL
+                         : bp_ir_select(lowering->module, lanes, read,
+                                        bp__ir_number(lowering->module, read->dtype, 0));
+  }
+  return read;
+}
+
 static int visit_outside_read(void *context, const BpIrNode *node) {
   return bp__te_is_read(node) && !bp__lower_is_inside(context, node);
 }

@@ -158,6 +158,13 @@ static inline BpLowerTensor *bp__lower_tensor_of(const BpLowering *lowering,
 }
 /* Whether a read is inside of its buffer for all values of the variables (flatten.c). */
 bool bp__lower_is_inside(BpLowering *lowering, const BpIrNode *read);
+/* A read that is made only in lanes in which a condition holds, if it may be outside of its buffer
+ * in the others; the read itself if the condition is NULL (flatten.c). */
+const BpIrNode *bp__lower_in_lanes(BpLowering *lowering, const BpIrNode *lanes,
+                                   const BpIrNode *read);
+/* The length of a local buffer's rows: a multiple of the vectors that store them, so that the last
+ * vector, whose lanes are rounded up to a power of two, needs no mask (region.c). */
+int64_t bp__lower_row_extent(const BpTeStage *stage, int32_t scope, int64_t extent);
 /* The stage that computes the tensor of a BUFFER; NULL for a placeholder or a state. */
 static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {
   const BpLowerTensor *tensor = bp__lower_tensor_of(lowering, buffer);

@@ -259,3 +259,26 @@ int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage 
   }
   return apply_bound(lowering, producer);
 }
+
+/* ---- Rows of buffers --------------------------------------------------------------------- */
+
+/* The vectorised leaf at the end of the last dimension's splits, or NULL. */
+static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
+  int32_t ndim = stage->ndim;
+  const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
+  while (axis && axis->used_by)
+    axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->inner : NULL;
+  return axis && axis->for_kind == BP_IR_FOR_VECTORIZED && !axis->open ? axis : NULL;
+}
+
+int64_t bp__lower_row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
+  const BpTeAxis *leaf = vector_leaf_of(stage);
+  if (scope != BP_IR_SCOPE_LOCAL || !leaf)
+    return extent;
+  bool is_power = (leaf->extent & (leaf->extent - 1)) == 0;
+  int64_t rest = extent <= leaf->extent ? extent : is_power ? extent % leaf->extent : 0;
+  int64_t rounded = 1;
+  while (rounded < rest)
+    rounded *= 2;
+  return rest ? extent - rest + rounded : extent;
+}
