@@ -137,13 +137,18 @@ static int raise_read(const char *path) {
 }
 
 /* Counts the files of a subject's folder. With `removes`, removes the files, except recent ones,
- * and counts the removed files. Lock files are kept. */
+ * and counts the removed files; files and folders of killed processes go too. Lock files are
+ * kept. */
 static void add_files(int fd, DIR *folder, int removes, Usage *usage) {
   const time_t now = time(NULL);
   for (const struct dirent *entry; (entry = readdir(folder));) {
     struct stat status;
-    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode) ||
-        !is_kept_name(entry->d_name) || g_str_has_suffix(entry->d_name, ".lock"))
+    if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW))
+      continue;
+    if (removes && bp__is_temporary(entry->d_name) && status.st_uid == geteuid())
+      remove_temporary(fd, entry->d_name, &status);
+    if (!S_ISREG(status.st_mode) || !is_kept_name(entry->d_name) ||
+        g_str_has_suffix(entry->d_name, ".lock"))
       continue;
     if (removes && (bp__is_recent(status.st_mtime, now) || unlinkat(fd, entry->d_name, 0)))
       continue;

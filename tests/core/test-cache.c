@@ -149,6 +149,21 @@ static void test_own_old_files_go(void) {
   g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
 }
 
+static void test_clearing_removes_unfinished_files(void) {
+  g_autofree char *cache = use_cache_of("cleared"), *folder = g_build_filename(cache, "x", NULL);
+  keep("first", "1");
+  g_autofree char *unfinished = put_old(folder, ".backplane-0123456789abcdef");
+  g_autofree char *inside = put_old(folder, ".backplane-aaaaaaaaaaaaaaaa/module.c");
+  g_autofree char *working = g_path_get_dirname(inside);
+  set_age(working, DAY);
+  g_assert_cmpint(bp_cache_measure(NULL, NULL), ==, 0);
+  g_assert_true(g_file_test(unfinished, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(working, G_FILE_TEST_EXISTS));
+  g_assert_cmpint(bp_cache_clear(NULL, NULL), ==, 0);
+  g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
+  g_assert_false(g_file_test(working, G_FILE_TEST_EXISTS));
+}
+
 /* The clock was set back after the files were used. */
 static void test_times_in_the_future(void) {
   g_autofree char *cache = use_cache_of("future"), *folder = g_build_filename(cache, "x", NULL);
@@ -423,6 +438,7 @@ int main(int argc, char **argv) {
   ADD("null_is_an_error", test_null);
   ADD("files_of_other_names_stay", test_other_names_stay);
   ADD("files_of_the_cache_go_after_90_days", test_own_old_files_go);
+  ADD("clearing_removes_what_killed_processes_left", test_clearing_removes_unfinished_files);
   ADD("files_of_the_future_become_old", test_times_in_the_future);
   ADD("files_of_the_cache_go_after_90_days_without_a_limit", test_old_files_go_without_a_limit);
   ADD("folder_is_the_owners_under_any_umask", test_umask);
