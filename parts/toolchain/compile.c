@@ -257,12 +257,12 @@ int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray
   if (compute_key("object", source, flags, key))
     return -1;
   name_file(key, ".o", kept);
-  if (dir->cache && has_kept(dir->cache, kept))
-    return bp__cache_path(dir->cache, kept, object);
   snprintf(made, sizeof made, "%.48s.o", name);
-  if (make_object(dir, name, made, source, flags))
+  int is_kept = dir->cache && has_kept(dir->cache, kept);
+  if (!is_kept &&
+      (make_object(dir, name, made, source, flags) || bp__workdir_keep(dir, made, kept, object)))
     return -1;
-  return bp__workdir_keep(dir, made, kept, object);
+  return bp__workdir_hold(dir, made, kept, object);
 }
 
 /* Links an object file into a library, named `kept` in the cache, or in `dir`, and opens the

@@ -234,6 +234,14 @@ static int complete_file(int fd) {
   return bp__write_all(fd, &trailer, sizeof trailer);
 }
 
+/* Moves a file into the cache, atomically. The file keeps its name in the directory too, except on
+ * a file system without hard links. */
+static int share_file(const BpWorkdir *dir, const char *name, const char *kept) {
+  static const char link[] = "link";
+  const char *from = linkat(dir->fd, name, dir->fd, link, 0) ? name : link;
+  return renameat(dir->fd, from, dir->cache->fd, kept);
+}
+
 /* Moves a file into the cache. -1 with an error, and the file stays where it was. */
 static int adopt_file(const BpWorkdir *dir, const char *name, const char *kept) {
   int fd = openat(dir->fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
@@ -242,7 +250,7 @@ static int adopt_file(const BpWorkdir *dir, const char *name, const char *kept) 
     failed = 1;
     error = errno;
   }
-  if (!failed && renameat(dir->fd, name, dir->cache->fd, kept)) {
+  if (!failed && share_file(dir, name, kept)) {
     failed = 1;
     error = errno;
   }
@@ -256,8 +264,15 @@ static int adopt_file(const BpWorkdir *dir, const char *name, const char *kept) 
 int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path) {
   if (!dir->cache)
     return bp__workdir_path(dir, name, path);
-  if (!adopt_file(dir, name, kept))
-    return bp__cache_path(dir->cache, kept, path);
-  bp__cache_warn();
-  return bp__workdir_path(dir, name, path);
+  if (adopt_file(dir, name, kept))
+    bp__cache_warn();
+  return faccessat(dir->cache->fd, kept, F_OK, 0) ? bp__workdir_path(dir, name, path)
+                                                  : bp__cache_path(dir->cache, kept, path);
+}
+
+int bp__workdir_hold(const BpWorkdir *dir, const char *name, const char *kept, char *path) {
+  int is_here = !faccessat(dir->fd, name, F_OK, 0) ||
+                (dir->cache && !linkat(dir->cache->fd, kept, dir->fd, name, 0));
+  return is_here || !dir->cache ? bp__workdir_path(dir, name, path)
+                                : bp__cache_path(dir->cache, kept, path);
 }

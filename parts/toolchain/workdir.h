@@ -48,5 +48,10 @@ void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *byte
  * Stores the file's resulting path in `path`, of PATH_MAX bytes. A failure to keep the file is
  * logged. -1 with an error: the path is too long. */
 int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path);
+/* Finds the file NAME in the directory, or puts a link there to the file `kept` of the cache, so
+ * that the file stays while the directory exists, whatever is removed from the cache. Stores its
+ * path in `path`, as bp__workdir_keep does; on a file system without hard links, the path in the
+ * cache. */
+int bp__workdir_hold(const BpWorkdir *dir, const char *name, const char *kept, char *path);
 
 #endif

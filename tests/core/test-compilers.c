@@ -502,6 +502,42 @@ static void test_cache_that_is_removed(void) {
   g_assert_true(g_file_test(path, G_FILE_TEST_IS_REGULAR));
 }
 
+/* Replaces the C library's function: the clock may be set. */
+static time_t ahead;
+
+BP_API time_t time(time_t *result) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (result)
+    *result = now.tv_sec + ahead;
+  return now.tv_sec + ahead;
+}
+
+/* Each file is older than those that the cache keeps, as on a file system that stores no times. */
+static void test_clock_that_jumps(void) {
+  begin("clock");
+  use_compiler("cc-of-clock", "exec cc \"$@\"");
+  g_autofree char *path = path_of("clock.so");
+  ahead = (time_t)100 * 24 * 3600;
+  assert_compiles();
+  export_small(path);
+  ahead = 0;
+  g_assert_true(g_file_test(path, G_FILE_TEST_IS_REGULAR));
+}
+
+/* The object file is in the cache, the library is not. */
+static void test_object_that_is_removed_meanwhile(void) {
+  begin("object");
+  use_compiler("cc-of-object", "case \"$BP_TEST_REMOVES $*\" in 1*-shared*)\n"
+                               "  rm \"$BACKPLANE_CACHE_DIR\"/c/*.o;; esac\n"
+                               "exec cc \"$@\"");
+  assert_compiles();
+  g_assert_cmpint(system("rm \"$BACKPLANE_CACHE_DIR\"/c/*.so"), ==, 0);
+  g_setenv("BP_TEST_REMOVES", "1", TRUE);
+  assert_compiles();
+  g_unsetenv("BP_TEST_REMOVES");
+}
+
 /* Replaces the C library's function: some file systems cannot reserve space. */
 static int cannot_reserve;
 
@@ -595,6 +631,9 @@ int main(int argc, char **argv) {
       test_folder_of_a_killed_process_is_removed_later);
   ADD("cache_mounted_noexec_is_not_used", test_cache_mounted_noexec);
   ADD("cache_that_is_removed_while_a_compiler_runs_is_no_error", test_cache_that_is_removed);
+  ADD("clock_that_jumps_while_a_compiler_runs_is_no_error", test_clock_that_jumps);
+  ADD("object_that_is_removed_from_the_cache_before_it_is_linked_is_no_error",
+      test_object_that_is_removed_meanwhile);
   ADD("cache_that_becomes_full_is_no_error", test_cache_that_becomes_full);
   ADD("cache_that_reserves_no_space_and_becomes_full_is_no_error",
       test_cache_that_reserves_no_space);
