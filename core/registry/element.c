@@ -52,6 +52,15 @@ int bp__dtype_float_format(BpDataType dtype, FloatFormat *format) {
   return -1;
 }
 
+/* 2^exponent, a normal number of float64. */
+static double power_of_two(int exponent) {
+  uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+  double power;
+  memcpy(&power, &bits, sizeof power);
+  return power;
+}
+
+/* Decodes a float of at most 32 bits. */
 static double decode_float(uint64_t bits, int row, const FloatFormat *format) {
   int exponent_bits = formats[row].exponent_bits, largest = (1 << exponent_bits) - 1;
   int exponent = (int)(bits >> format->fraction_bits) & largest;
@@ -67,8 +76,24 @@ static double decode_float(uint64_t bits, int row, const FloatFormat *format) {
     fraction |= ones + 1;
   else
     exponent = 1;
-  return sign *
-         ldexp((double)fraction, exponent - 1 + format->least_exponent - format->fraction_bits);
+  exponent += format->least_exponent - 1 - format->fraction_bits;
+  return sign * (double)fraction * power_of_two(exponent);
+}
+
+/* Reads a float32 or float64, which the compiler has as well; returns whether it is one. */
+static int read_native(BpDataType dtype, const void *elements, uint64_t index, double *value) {
+  float single;
+  if (dtype.code != BP_DTYPE_FLOAT || dtype.lanes != 1 || (dtype.bits != 32 && dtype.bits != 64))
+    return 0;
+  if (dtype.bits == 32) {
+    memcpy(&single, (const char *)elements + index * sizeof single, sizeof single);
+    *value = (double)single;
+  } else {
+    memcpy(value, (const char *)elements + index * sizeof *value, sizeof *value);
+  }
+  if (isnan(*value))
+    *value = (double)NAN;
+  return 1;
 }
 
 /* ---- All elements ------------------------------------------------------------------------ */
@@ -103,6 +128,8 @@ int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, doub
   FloatFormat format;
   if (!BP_NOT_NULL(elements) || !BP_NOT_NULL(value))
     return -1;
+  if (read_native(dtype, elements, index, value))
+    return 0;
   if (bp__dtype_is_integer(dtype)) {
     int64_t whole = bp__dtype_read_integer(dtype, elements, index);
     *value = dtype.code == BP_DTYPE_INT ? (double)whole : (double)(uint64_t)whole;
@@ -110,7 +137,7 @@ int bp_dtype_decode(BpDataType dtype, const void *elements, uint64_t index, doub
   }
   if (dtype.code == BP_DTYPE_FLOAT8_E8M0FNU && dtype.bits == 8 && dtype.lanes == 1) {
     uint64_t exponent = read_bits(elements, 8, index);
-    *value = exponent == 255 ? (double)NAN : ldexp(1, (int)exponent - 127);
+    *value = exponent == 255 ? (double)NAN : power_of_two((int)exponent - 127);
     return 0;
   }
   int row = dtype.lanes == 1 ? bp__dtype_float_format(dtype, &format) : -1;

@@ -130,6 +130,21 @@ static void test_narrow_elements_are_decoded(void) {
   }
 }
 
+static void test_wide_floats_are_decoded(void) {
+  static const float singles[] = {-3, 0x1p-149f, -INFINITY};
+  static const double doubles[] = {-3, 0x1p-1074, INFINITY};
+  static const float not_a_number = -NAN;
+  double value = 0;
+  for (uint64_t i = 0; i < 3; i++) {
+    assert_ok(bp_dtype_decode(f32, singles, i, &value));
+    g_assert_cmpfloat(value, ==, (double)singles[i]);
+    assert_ok(bp_dtype_decode((BpDataType){BP_DTYPE_FLOAT, 64, 1}, doubles, i, &value));
+    g_assert_cmpfloat(value, ==, doubles[i]);
+  }
+  assert_ok(bp_dtype_decode(f32, &not_a_number, 0, &value));
+  g_assert_true(isnan(value) && !signbit(value));
+}
+
 static void test_not_a_number_is_decoded(void) {
   double value = 0;
   const uint8_t negative_zero = 0x80, ones = 0x7f, all = 0xff;
@@ -186,6 +201,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/format/strides-may-be-negative", test_strides_may_be_negative);
   g_test_add_func("/format/scalars-stand-alone", test_scalars_stand_alone);
   g_test_add_func("/format/narrow-elements-are-decoded", test_narrow_elements_are_decoded);
+  g_test_add_func("/format/wide-floats-are-decoded", test_wide_floats_are_decoded);
   g_test_add_func("/format/not-a-number-is-decoded", test_not_a_number_is_decoded);
   g_test_add_func("/format/elements-that-are-no-number-are-refused",
                   test_elements_that_are_no_number_are_refused);
