@@ -255,7 +255,12 @@ static int64_t floor_div(int64_t a, int64_t b) {
 }
 
 static int64_t floor_mod(int64_t a, int64_t b) {
-  return a - floor_div(a, b) * b;
+  int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static uint64_t magnitude(int64_t number) {
+  return number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 }
 
 static BpRange range_floor_div(BpRange a, int64_t divisor) {
@@ -504,7 +509,8 @@ static bool quotients_range(BpIndexContext *context, const BpIrNode *a, const Bp
   if (is_number ? divisor < 1 : bp__index_range(context, a->operands[1]).min < 0)
     return false;
   if (is_number)
-    *range = (BpRange){floor_div(apart, divisor), -floor_div(-apart, divisor)};
+    *range =
+        (BpRange){floor_div(apart, divisor), floor_div(apart, divisor) + (apart % divisor != 0)};
   else
     *range = (BpRange){apart < 0 ? apart : 0, apart > 0 ? apart : 0};
   return true;
@@ -520,7 +526,7 @@ static bool take_quotients(BpIndexContext *context, Linear *linear, BpRange *ran
       if (more->multiple <= 0 || less->multiple >= 0 ||
           !quotients_range(context, more->atom, less->atom, range))
         continue;
-      int64_t common = more->multiple < -less->multiple ? more->multiple : -less->multiple;
+      int64_t common = less->multiple < -more->multiple ? more->multiple : -less->multiple;
       *range = range_multiply(*range, common);
       more->multiple -= common;
       less->multiple += common;
@@ -611,11 +617,11 @@ int64_t bp__greatest_divisor(int64_t a, int64_t b) {
 
 /* Splits linear = g * high + low for a division by `divisor`, where g divides `divisor` and every
  * multiple of at least `threshold`. Returns g. */
-static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t threshold, Linear *high,
+static int64_t take_apart(const Linear *linear, int64_t divisor, uint64_t threshold, Linear *high,
                           Linear *low) {
   int64_t g = divisor;
   for (int32_t i = 0; i < linear->count; i++)
-    if (llabs(linear->terms[i].multiple) >= threshold)
+    if (magnitude(linear->terms[i].multiple) >= threshold)
       g = bp__greatest_divisor(g, linear->terms[i].multiple);
   *high = (Linear){.constant = floor_div(linear->constant, g)};
   *low = (Linear){.constant = floor_mod(linear->constant, g)};
@@ -633,15 +639,15 @@ static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t thresho
  * the ranges prove. Then floor(linear / divisor) = floor(high / (divisor / g)). */
 static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64_t divisor,
                             Linear *high, Linear *low) {
-  int64_t threshold = INT64_MAX;
+  uint64_t threshold = UINT64_MAX;
   for (;;) {
     int64_t g = take_apart(linear, divisor, threshold, high, low);
     BpRange range = linear_range(context, low);
     if (is_inside(range, g))
       return g;
-    int64_t next = 0;
+    uint64_t next = 0;
     for (int32_t i = 0; i < linear->count; i++) {
-      int64_t size = llabs(linear->terms[i].multiple);
+      uint64_t size = magnitude(linear->terms[i].multiple);
       if (size < threshold && size > next)
         next = size;
     }
@@ -1012,10 +1018,15 @@ static void sort_terms(Linear *linear) {
   for (int32_t i = 1; i < linear->count; i++) {
     Term term = linear->terms[i];
     int32_t j = i;
-    for (; j > 0 && llabs(linear->terms[j - 1].multiple) < llabs(term.multiple); j--)
+    for (; j > 0 && magnitude(linear->terms[j - 1].multiple) < magnitude(term.multiple); j--)
       linear->terms[j] = linear->terms[j - 1];
     linear->terms[j] = term;
   }
+}
+
+/* Whether a number is negative and its opposite an int64. */
+static bool has_opposite(int64_t number) {
+  return number < 0 && number > INT64_MIN;
 }
 
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear) {
@@ -1027,7 +1038,7 @@ static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear
   sort_terms(&sorted);
   for (int32_t i = 0; i < sorted.count; i++) {
     int64_t multiple = sorted.terms[i].multiple;
-    bool subtract = sum && multiple < 0;
+    bool subtract = sum && has_opposite(multiple);
     const BpIrNode *term = bp_ir_binary(module, BP_IR_MUL, sorted.terms[i].atom,
                                         bp__ir_int64(module, subtract ? -multiple : multiple));
     sum = sum ? bp_ir_binary(module, subtract ? BP_IR_SUB : BP_IR_ADD, sum, term) : term;
@@ -1036,8 +1047,9 @@ static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear
     return bp__ir_int64(module, sorted.constant);
   if (sorted.constant == 0)
     return sum;
-  return bp_ir_binary(module, sorted.constant < 0 ? BP_IR_SUB : BP_IR_ADD, sum,
-                      bp__ir_int64(module, llabs(sorted.constant)));
+  bool subtract = has_opposite(sorted.constant);
+  return bp_ir_binary(module, subtract ? BP_IR_SUB : BP_IR_ADD, sum,
+                      bp__ir_int64(module, subtract ? -sorted.constant : sorted.constant));
 }
 
 const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node) {
@@ -1251,7 +1263,7 @@ static int find_interval(BpIndexContext *context, const BpIrNode *node, BpInterv
     if (term.multiple < 0)
       add_constant(&start, part.extent - 1);
     add_scaled(&min, &start, term.multiple);
-    last += (__int128)(part.extent - 1) * llabs(term.multiple);
+    last += (__int128)(part.extent - 1) * magnitude(term.multiple);
   }
   if (!*is_bounded || min.failed || last >= BP__RANGE_MAX) {
     *is_bounded = false;
@@ -1333,6 +1345,8 @@ static int32_t find_quotient(BpIndexContext *context, const Linear *linear, cons
  * coefficients. */
 static bool open_quotient(BpIndexContext *context, Linear *linear, int32_t at) {
   Term term = linear->terms[at];
+  if (term.multiple == INT64_MIN)
+    return false;
   int64_t divisor = term.atom->operands[1]->int_value, size = llabs(term.multiple);
   Linear rest = {.constant = floor_div(linear->constant, size), .failed = linear->failed}, inner;
   for (int32_t i = 0; i < linear->count; i++) {
