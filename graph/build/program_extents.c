@@ -58,6 +58,13 @@ static int64_t cell_of_var(const BpProgram *program, const BpIrNode *var,
   return -1;
 }
 
+/* Pushes a number. An argument's greatest number stands for greater ones, as the end of a slice: it
+ * is right in a minimum or maximum, and sums with it are no extents. */
+static void put_number(GArray *args, int64_t value) {
+  const int64_t most = (INT64_C(1) << (BP_RELAX_VALUE_BITS - 1)) - 1;
+  bp__program_put_step(args, BP_RELAX_PUSH_NUMBER, CLAMP(value, -most, most));
+}
+
 void bp__program_put_formula(BpProgram *program, GArray *args, const BpIrNode *node,
                              const BpIrNode *const *vars) {
   const BpIrTable *ir = bp_ir_table();
@@ -65,7 +72,7 @@ void bp__program_put_formula(BpProgram *program, GArray *args, const BpIrNode *n
   if (program->failed || !node) {
     program->failed = true;
   } else if (kind == BP_IR_INT_IMM) {
-    bp__program_put_step(args, BP_RELAX_PUSH_NUMBER, ir->int_value(node));
+    put_number(args, ir->int_value(node));
   } else if (kind == BP_IR_VAR && cell_of_var(program, node, vars) >= 0) {
     bp__program_put_step(args, BP_RELAX_PUSH_CELL, cell_of_var(program, node, vars));
   } else if (step_of(kind) >= 0) {

@@ -637,6 +637,13 @@ CASES = {
          node("Add", "past one", "k"), node("Trilu", "x k", "y", upper=1), node("Trilu", "x past", "z", upper=0)],
         {"x": (FLOAT, ["n", "m"])}, "y z", {"zero": np.int64(0), "one": np.int64(1)},
         [{"x": Shape(shape)} for shape in [(3, 5), (1, 7), (4, 4), (5, 2), (0, 3), (3, 0)]]),
+    "numbers_far_above_all_extents": (
+        [node("Slice", "x zero last zero two", "y"), node("Slice", "x zero far zero two", "z"), node("Shape", "x", "s"),
+         node("Min", "s far", "m"), node("Expand", "two m", "u"), node("Sub", "s far", "a"), node("Add", "s last", "b"),
+         node("Max", "s above", "c"), node("Mul", "s above", "d")],
+        {"x": (FLOAT, ["n"])}, "y z u a b c d",
+        {"zero": np.int64([0]), "two": np.int64([2]), "last": np.int64([2**63 - 1]), "far": np.int64([2**62]), "above": np.int64([2**31])},
+        [{"x": Shape((n,))} for n in (6, 1, 0, 7)]),
     "stft_of_signals_without_an_axis_of_parts": (
         [node("STFT", "x step window", "y"), node("STFT", "x step window", "z", onesided=0)],
         {"x": (FLOAT, ["n", "m"])}, "y z", {"step": np.int64(4), "window": np.hanning(16).astype("f")},
