@@ -753,7 +753,7 @@ static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *b
   return bp__index_decide(&nest->lowering->index, guard) == 1 ? 0 : add_guard(nest, guard, guards);
 }
 
-/* The buffer of a tile has room for elements beyond the limit, which nothing reads. */
+/* Whether lanes of the axis beyond its limit compute elements, which nothing reads. */
 static bool passes_limit(const BpNest *nest, const BpTeAxis *axis) {
   return nest->passes_limits && nest->limit[axis->index] && !nest->open[axis->index];
 }
@@ -974,8 +974,8 @@ static const BpIrNode *build_small_tiles(const BpNest *nest, const BpTeRelation 
   return bp_ir_for(module, var, bp__ir_int64(module, 0), tiles, BP_IR_FOR_SERIAL, "", body);
 }
 
-/* The part of a tile's size that tiles of shorter extents have. */
-#define SHORTER_TILES 3
+/* An extent shorter than a tile is computed in tiles of the factor divided by this number. */
+#define SHORT_TILE_DIVISOR 3
 
 /* Makes the inner code for an open extent shorter than a tile: a tile with vectors; or tiles of a
  * third, or of one element if the extent is shorter still. */
@@ -983,7 +983,7 @@ static const BpIrNode *build_short_tiles(const BpNest *nest, const BpTeRelation 
                                          int32_t position) {
   BpIrModule *module = nest->lowering->module;
   BpNest version = *nest;
-  int64_t size = split->factor / SHORTER_TILES;
+  int64_t size = split->factor / SHORT_TILE_DIVISOR;
   version.piece[split->parent->index] = 1;
   if (has_kind(split->inner, BP_IR_FOR_VECTORIZED))
     return build_short_vectors(&version, split, split->factor, position);
@@ -1423,11 +1423,14 @@ static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
 }
 
 /* Whether lanes of a vector beyond limits compute: a local tensor's tile is written without a mask,
- * so that the tile can be in registers. */
+ * so that it can be in registers. The names of fused axes would hide that reads differ by lane. */
 static bool may_pass_limits(const BpNest *nest, int32_t position) {
-  return position > 0 && nest->stage->leaves[position - 1]->for_kind == BP_IR_FOR_VECTORIZED &&
-         nest->s->attached_to && scope_of(nest->s) == BP_IR_SCOPE_LOCAL && !nest->stage->scan &&
-         !nest->stage->is_statements;
+  const BpTeStage *stage = nest->stage;
+  bool may = position > 0 && stage->leaves[position - 1]->for_kind == BP_IR_FOR_VECTORIZED &&
+             nest->s->attached_to && scope_of(nest->s) == BP_IR_SCOPE_LOCAL && !stage->scan;
+  for (int32_t i = 0; i < stage->num_axes; i++)
+    may &= !stage->axes[i]->used_by || stage->axes[i]->used_by->kind != BP__TE_FUSE;
+  return may && !stage->is_statements;
 }
 
 /* Does the work of build_from, which afterwards removes the assumptions that build_inside makes. */
@@ -1484,10 +1487,8 @@ static const BpIrNode *build_roots(void *context) {
   RootRest rest = *(const RootRest *)context;
   BpLowering *lowering = rest.lowering;
   for (; rest.next < lowering->num_stages; rest.next++)
-    if (!lowering->stages[rest.next].attached_to) {
-      rest.next++;
-      return realize(lowering, &lowering->stages[rest.next - 1], build_roots, &rest);
-    }
+    if (!lowering->stages[rest.next].attached_to)
+      return realize(lowering, &lowering->stages[rest.next++], build_roots, &rest);
   return bp__ir_nothing(lowering->module);
 }
 

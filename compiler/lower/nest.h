@@ -24,7 +24,7 @@ typedef struct BpNest {
   bool is_serial;        /* whether every thread runs all iterations */
   const BpIrNode *steps; /* number of steps of a scan with a limit; NULL: all steps */
   bool is_masked;        /* whether some elements do not make every step */
-  bool passes_limits;    /* whether lanes of a vector beyond the limits compute, too */
+  bool passes_limits;    /* whether lanes of a vector beyond the limits compute */
   const BpIrNode *lanes; /* the condition of the lanes below the limits; NULL: all lanes */
   /* The state of each axis, by the index of the axis: */
   int64_t extent[BP__TE_MAX_AXES];       /* extent; the greatest value for an open axis */

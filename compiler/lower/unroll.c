@@ -108,13 +108,13 @@ typedef struct Lifted {
   int32_t count;
 } Lifted;
 
-/* Counts the variables of a size in `context`, and fails at one that is no argument of the
- * function. */
+/* A search for the variables of a buffer's size. */
 typedef struct Size {
   const BpLowering *lowering;
   int32_t num_vars;
 } Size;
 
+/* Counts a variable; 1 if it is no open extent of the function. */
 static int visit_size(void *context, const BpIrNode *node) {
   Size *size = context;
   const BpTeOpenExtent *open = size->lowering->te->open_extents;

@@ -484,6 +484,74 @@ static const BpIrNode *doubled_body(BpTe *te, const BpIrNode *const *axes, void 
   return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
 }
 
+/* ---- Lanes beyond a limit ---------------------------------------------------------------- */
+
+#define COLUMNS 5
+
+static BpTeTensor *mirrored_input, *doubled;
+
+static const BpIrNode *double_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  (void)context;
+  const BpIrNode *x = bp_te_read(te, mirrored_input, axes);
+  return bp_ir_binary(bp_te_ir(te), BP_IR_ADD, x, x);
+}
+
+/* An element plus that in the same row in the mirrored column. */
+static const BpIrNode *mirror_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  (void)context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *mirror[] = {
+      axes[0], bp_ir_binary(ir, BP_IR_SUB, bp_ir_int(ir, te_i64, COLUMNS - 1), axes[1])};
+  return bp_ir_binary(ir, BP_IR_ADD, bp_te_read(te, doubled, axes),
+                      bp_te_read(te, doubled, mirror));
+}
+
+/* Makes the function "f" of `x`, n rows, and a result; a tile of eight rows has doubled elements,
+ * computed in vectors along both axes. */
+static BpIrModule *make_mirror(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *shape[] = {bp_te_open_extent(te, "n", 40, 5000),
+                             bp_ir_int(bp_te_ir(te), te_i64, COLUMNS)};
+  mirrored_input = bp_te_placeholder_open(te, "x", te_f32, shape, 2);
+  doubled = bp_te_compute_open(te, "doubled", shape, 2, double_body, NULL);
+  BpTeTensor *y = bp_te_compute_open(te, "y", shape, 2, mirror_body, NULL);
+  BpTeStage *outer = bp_te_stage(te, y), *inner = bp_te_stage(te, doubled);
+  BpTeAxis *tile, *row, *fused, *vectors, *lanes;
+  assert_ok(bp_te_split(outer, bp_te_stage_axis(outer, 0), 8, BP_TE_TAIL_OVERLAP, &tile, &row));
+  BpTeAxis *order[] = {tile, bp_te_stage_axis(outer, 1), row};
+  assert_ok(bp_te_reorder(outer, order, 3));
+  assert_ok(bp_te_vectorize(outer, row));
+  assert_ok(bp_te_compute_at(inner, outer, tile));
+  assert_ok(bp_te_set_scope(inner, BP_IR_SCOPE_LOCAL));
+  assert_ok(bp_te_fuse(inner, bp_te_stage_axis(inner, 0), bp_te_stage_axis(inner, 1), &fused));
+  assert_ok(bp_te_split(inner, fused, 16, BP_TE_TAIL_GUARD, &vectors, &lanes));
+  assert_ok(bp_te_vectorize(inner, lanes));
+  BpIrModule *module = bp_ir_module_create();
+  assert_ok(bp_te_lower(te, "f", (BpTeTensor *[]){mirrored_input, y}, 2, NULL, module));
+  bp_te_free(te);
+  return module;
+}
+
+/* The interpreter refuses reads beyond the input. */
+static void test_lanes_of_fused_axes_read_inside(void) {
+  BpIrModule *module = make_mirror();
+  for (int64_t n = 0; n <= 17; n++) {
+    int64_t shape[] = {n, COLUMNS};
+    float x[17 * COLUMNS], y[17 * COLUMNS];
+    for (int64_t i = 0; i < n * COLUMNS; i++)
+      x[i] = (float)(i + 1);
+    BpTensorView in = {x, {BP_DEVICE_CPU, 0}, 2, te_f32, shape, NULL, 0}, out = in;
+    out.data = y;
+    BpValue args[] = {{.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &in},
+                      {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &out},
+                      {.type_index = BP_TYPE_INT, .v_int64 = n}};
+    assert_ok(bp_ir_interpret(module, "f", args, 3));
+    for (int64_t i = 0; i < n * COLUMNS; i++)
+      g_assert_cmpfloat(y[i], ==, 2 * x[i] + 2 * x[i + COLUMNS - 1 - 2 * (i % COLUMNS)]);
+  }
+  bp_object_release(module);
+}
+
 static void test_shared_terms_are_looked_at_once(void) {
   Open o;
   BpTarget *target = bp_target_parse("c -vector_bits=256 -num_cores=2");
@@ -562,6 +630,7 @@ int main(int argc, char **argv) {
                   test_sums_of_few_columns_are_in_registers);
   g_test_add_func("/te/open/last-tile-moves-back-unless-it-accumulates",
                   test_last_tile_moves_back_unless_it_accumulates);
+  g_test_add_func("/te/open/lanes-of-fused-axes-read-inside", test_lanes_of_fused_axes_read_inside);
   g_test_add_func("/te/open/shared-terms-are-looked-at-once", test_shared_terms_are_looked_at_once);
   g_test_add_func("/te/open/what-is-no-extent-is-refused", test_what_is_no_extent_is_refused);
   return g_test_run();
