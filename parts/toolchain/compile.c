@@ -93,9 +93,9 @@ static int no_memory(void) {
   return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
 }
 
-/* Clang ignores this argument, with which GCC's -O1 makes as fast code as its -O3 (plugins/cpu).
- * Clang needs its -O3 for that. */
-static const char *translate(const char *argument) {
+/* An argument for this compiler. With -fexpensive-optimizations GCC's -O1 makes fast code; Clang
+ * ignores it and needs -O3. */
+static const char *for_compiler(const char *argument) {
   return !strcmp(argument, "-fexpensive-optimizations") && bp__cc_is_clang() ? "-O3" : argument;
 }
 
@@ -112,7 +112,7 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
     return no_memory();
   for (size_t i = 0; i < G_N_ELEMENTS(lists); ++i)
     for (size_t k = 0; lists[i] && lists[i][k]; ++k)
-      args[count++] = translate(lists[i][k]);
+      args[count++] = for_compiler(lists[i][k]);
   args[count] = NULL;
   int rc = bp__cc_run(dir, args, purpose);
   free(args);

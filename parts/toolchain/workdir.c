@@ -234,8 +234,8 @@ static int complete_file(int fd) {
   return bp__write_all(fd, &trailer, sizeof trailer);
 }
 
-/* Moves a file into the cache, atomically. The file keeps its name in the directory too, except on
- * a file system without hard links. */
+/* Puts a file into the cache, atomically. The directory keeps a hard link to it if the file system
+ * has hard links. */
 static int share_file(const BpWorkdir *dir, const char *name, const char *kept) {
   static const char link[] = "link";
   const char *from = linkat(dir->fd, name, dir->fd, link, 0) ? name : link;
