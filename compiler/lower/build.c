@@ -942,8 +942,8 @@ static const BpIrNode *build_short_vectors(const BpNest *nest, const BpTeRelatio
   return bp_ir_if(module, bp_ir_binary(module, BP_IR_LE, extent, most), few, tile);
 }
 
-/* Makes the inner code for an open extent of at least `size` elements as tiles of that size, the
- * last of which is moved back. */
+/* Makes the inner code for an open extent of at least `size` elements as tiles of that size; the
+ * last tile is moved back. */
 static const BpIrNode *build_small_tiles(const BpNest *nest, const BpTeRelation *split,
                                          int64_t size, int32_t position) {
   BpLowering *lowering = nest->lowering;

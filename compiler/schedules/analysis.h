@@ -48,7 +48,7 @@ typedef struct BpAccess {
   bool is_linear[BP__TE_MAX_AXES]; /* whether the element index is linear in a root axis */
   int64_t stride[BP__TE_MAX_AXES]; /* stride in elements along a root axis, if linear; 0: the index
                                     * does not depend on the axis */
-  /* Whether the stride along a root axis is an expression of open extents, of which `stride` is the
+  /* Whether the stride along a root axis is an expression of open extents; then `stride` is its
    * likely value. */
   bool has_open_stride[BP__TE_MAX_AXES];
   /* The length of a piece, by root axis, if the index is linear only in aligned pieces of the axis,
